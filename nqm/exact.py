@@ -1,0 +1,310 @@
+r"""The `expect` engine: first and second moments of every round, with no sampling at all.
+
+In the eigenbasis the directions part, and one round of a linear method is, in a direction of eigenvalue lambda,
+
+    d_K = -step * s * (lambda e + c) - step * sum_k a^(K-k) nu_k,     a = 1 - step (follow lambda + prox),  s = sum_{k<K} a^k,
+    e' = e + server * average of d_K over the sampled clients.
+
+So e' = gamma e - beta c - noise, where c is the clients' offset: drift that stays, drift that is remembered, information loss.
+What makes c of one round depend on c of another is a handful of *factors* y of each client (its delta, the running sums of its
+drift) with y' = Phi y + fresh and c = load_t . y + fresh. Their covariances do not depend on the direction, so they are computed
+once; what is left to iterate per direction is Var e and k = Cov(e, y):
+
+    Var e' = gamma^2 Var e - 2 gamma beta load_t.k + beta^2 Var c / S + noise / S
+    k'     = gamma Phi k - beta Cov(c, y') / N.
+
+Clients are independent and centred, and S of N are sampled anew each round, so the average over a sample has the covariance
+Var(c)/S within a round and Cov(c_s, c_t)/N between rounds: the recursion is exact under partial participation. What isn't is
+Gaussianity: who was sampled is remembered through whatever persists, so E||g|| and Var f are then Gaussian closures, and say so.
+
+With slopes the gain gamma itself differs between clients or rounds; `_with_slopes` carries second moments through that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+
+from .check import InvalidInput, memory, number
+from .drift import Drift
+from .experiment import Experiment
+from .federation import Federation
+from .gaussian import mean_norm
+from .methods import Method
+from .plan import Clients, Plan, draw_clients, geometric
+from .problem import Quadratic
+from .result import dataset
+from .schedule import Schedule
+
+Array = NDArray[np.float64]
+
+
+def expect(
+    problem: Quadratic,
+    drift: Drift,
+    federation: Federation,
+    method: Method,
+    lr: ArrayLike | None = None,
+    clients: Clients | None = None,
+    seed: int = 0,
+    norm: bool = True,
+) -> xr.Dataset:
+    """Exact expectations of every round, over everything random, or given ``clients`` (see `draw_clients`).
+
+    lr: learning rates to compute at once, in place of the method's own; adds a dimension ``lr``.
+    seed: slopes that stay with a client make the gain of a round a random matrix whose moments close only given the
+        clients; unless ``clients`` are passed, those of ``seed`` are taken, and ``conditioned_on`` in the attributes says so.
+    norm: also E||g||, by a one-dimensional integral a round.
+    """
+    conditioned = "given clients" if clients is not None else "nothing"
+    experiment = Experiment(problem, drift, federation, method)
+    if clients is None and Plan(experiment).slope_stays > 0:
+        clients = draw_clients(problem, drift, federation, seed)
+        conditioned = f"the clients of seed {seed}"
+    plan = Plan(experiment, clients)
+    rates = None if lr is None else np.array([number("lr", x, 0.0, open_low=True) for x in np.atleast_1d(np.asarray(lr))])
+    methods = [method] if rates is None else [method.with_lr(float(x)) for x in rates]
+    T, n = federation.rounds, problem.dim
+    memory(len(methods) * (T + 1) * n * 8 * 3, f"expect with {len(methods)} rates", "lower rounds, dim or the number of rates")
+
+    with np.errstate(over="ignore", invalid="ignore"):  # a rate that diverges is reported as such, not warned about
+        mean, var = moments(plan, methods)
+        curves = _curves(problem.eigenvalues, mean, var, norm)
+    coords: dict[str, Any] = {} if rates is None else {"lr": rates}
+    if rates is None:
+        curves = {name: values[0] for name, values in curves.items()}
+    law = "gaussian" if _is_gaussian(plan) else "mixture: grad_norm and excess_loss_var are Gaussian closures, the rest is exact"
+    return dataset(experiment, "expect", curves, coords, conditioned_on=conditioned, law=law)
+
+
+def _curves(lam: Array, mean: Array, var: Array, norm: bool) -> dict[str, Array]:
+    """What a user reads, from the moments of e in every direction."""
+    square = mean * mean
+    square += var
+    curves = dict(zip(("grad_norm_sq", "excess_loss", "distance_sq"), _sums(lam, square), strict=True))
+    # Var of 1/2 sum lambda e^2 for independent Gaussian e: 1/4 lambda^2 (2 v^2 + 4 m^2 v), and m^2 = square - v
+    square *= 2.0
+    square -= var
+    square *= var
+    curves["excess_loss_var"] = square @ (0.5 * lam**2)
+    if norm:
+        curves["grad_norm"] = mean_norm(mean * lam, var * lam**2)
+    return curves
+
+
+def _sums(lam: Array, square: Array) -> tuple[Array, Array, Array]:
+    return square @ lam**2, square @ (0.5 * lam), square @ (lam > 0).astype(float)
+
+
+def moments(plan: Plan, methods: list[Method]) -> tuple[Array, Array]:
+    """Mean and variance of e = w - w* per direction, (method, round, direction)."""
+    if plan.slopes:
+        pairs = [_with_slopes(plan, method) for method in methods]
+        return np.stack([p[0] for p in pairs]), np.stack([p[1] for p in pairs])
+    return _without_slopes(plan, methods)
+
+
+def _is_gaussian(plan: Plan) -> bool:
+    """Whether w is Gaussian: no random gain, and no memory of who was sampled."""
+    return plan.slope_moves == 0 and not (plan.federation.partial and (plan.persists or plan.slopes))
+
+
+@dataclass(frozen=True)
+class Factors:
+    """Everything that links the offsets of two rounds, for one client and one direction.
+
+    transition: Phi, (m, m). load: (T, m), c_t = load_t . y_t + fresh. force: (T, m), Cov(c_t, y_{t+1}). var: (T,), Var c_t.
+    """
+
+    transition: Array
+    load: Array
+    force: Array
+    var: Array
+
+
+def factors(plan: Plan) -> Factors:
+    """The factors of an experiment, those that never act left out."""
+    T = plan.federation.rounds
+    parts = [Factors(np.zeros((0, 0)), np.zeros((T, 0)), np.zeros((T, 0)), plan.var_loss * plan.forgotten**2)]
+    if plan.var_stays > 0:  # weights sum to one, so what stays is felt in full
+        parts.append(_staying(np.ones(T), plan.var_stays))
+    if plan.var_loss_client > 0 and plan.remembers:
+        own = _staying(plan.forgotten, plan.var_loss_client)
+        parts.append(own if not plan.federation.stateless else _only_variance(own))
+    remembered = _remembered if isinstance(plan.weights, Schedule) else _remembered_by_table
+    if plan.var_time > 0:
+        parts.append(remembered(plan, plan.var_time, plan.alpha))
+    if plan.var_redrawn > 0:
+        parts.append(remembered(plan, plan.var_redrawn, 0.0))
+    size = sum(len(p.transition) for p in parts)
+    transition = np.zeros((size, size))
+    at = 0
+    for p in parts:
+        m = len(p.transition)
+        transition[at : at + m, at : at + m] = p.transition
+        at += m
+    return Factors(
+        transition,
+        np.concatenate([p.load for p in parts], axis=1),
+        np.concatenate([p.force for p in parts], axis=1),
+        np.sum([p.var for p in parts], axis=0),
+    )
+
+
+def _staying(load: Array, var: float) -> Factors:
+    column = load[:, None]
+    return Factors(np.ones((1, 1)), column, var * column, var * load**2)
+
+
+def _only_variance(f: Factors) -> Factors:
+    """The same offset when it is drawn anew every round: it links nothing."""
+    T = len(f.var)
+    return Factors(np.zeros((0, 0)), np.zeros((T, 0)), np.zeros((T, 0)), f.var)
+
+
+def _remembered(plan: Plan, var: float, a: float) -> Factors:
+    r"""A drift x_t with Cov(x_s, x_t) = var a^|s-t|, weighed by the four values of a `Schedule`.
+
+    Factors before x_t is drawn: y = (x_1, S = x_1 + ... + x_{t-1}, x_{t-1}). With x_t = a x_{t-1} + fresh,
+
+        c_t = first x_1 + middle (S - x_1 - x_{t-1}) + previous x_{t-1} + current x_t.
+
+    With g_m = 1 + a + ... + a^(m-1):  Cov(x_1, S_m) = Cov(x_m, S_m) = g_m, Cov(x_1, x_m) = a^(m-1), Var S_m = sum_j (2 g_j - 1).
+    """
+    w = plan.weights
+    assert isinstance(w, Schedule)
+    T = plan.federation.rounds
+    m = np.arange(T)  # rounds that lie behind
+    # a^0, a^1, ...; written as a product because 0.0**0 must be 1 and the rest exact
+    powers = np.concatenate(([1.0], np.cumprod(np.full(T, a))))
+    g = np.concatenate(([0.0], np.cumsum(powers[:T])))
+    var_sum = np.concatenate(([0.0], np.cumsum(2.0 * g[1 : T + 1] - 1.0)))
+    load = np.stack([w.first - w.middle, w.middle, w.previous - w.middle + a * w.current], axis=1)
+    c1 = np.where(m > 0, powers[np.maximum(m - 1, 0)], 0.0)  # Cov(x_1, x_{t-1})
+    one = (m > 0).astype(float)
+    behind = np.empty((T, 3, 3))  # Cov(y_t)
+    behind[:, 0, 0] = behind[:, 2, 2] = one
+    behind[:, 0, 1] = behind[:, 1, 0] = behind[:, 1, 2] = behind[:, 2, 1] = g[m]
+    behind[:, 0, 2] = behind[:, 2, 0] = c1
+    behind[:, 1, 1] = var_sum[m]
+    transition = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, a], [0.0, 0.0, a]])
+    fresh = np.where(m == 0, 1.0, 1.0 - a * a)
+    enters = np.stack([m == 0, np.ones(T), np.ones(T)], axis=1)
+    cov_y = np.einsum("tij,tj->ti", behind, load)
+    force = cov_y @ transition.T + enters * (w.current * fresh)[:, None]
+    variance = np.einsum("ti,ti->t", load, cov_y) + w.current**2 * fresh
+    used = np.any(load != 0, axis=0)
+    if a > 0:
+        used[2] |= used[1]  # x_{t-1} enters the running sum
+    return Factors(transition[np.ix_(used, used)], load[:, used], var * force[:, used], var * variance)
+
+
+def _remembered_by_table(plan: Plan, var: float, a: float) -> Factors:
+    """The same for any weights: the factors are x_1, ..., x_T themselves, all drawn beforehand."""
+    T = plan.federation.rounds
+    lag = np.abs(np.subtract.outer(np.arange(T), np.arange(T)))
+    covariance = var * np.power(a, lag)  # 0.0**0 is 1
+    rows = np.stack([np.pad(plan.weights.row(t), (0, T - t)) for t in range(1, T + 1)])
+    force = rows @ covariance
+    return Factors(np.eye(T), rows, force, np.einsum("ts,ts->t", rows, force))
+
+
+def _without_slopes(plan: Plan, methods: list[Method]) -> tuple[Array, Array]:
+    """All clients share their gain: the recursion of this module's docstring, for all methods at once."""
+    T, N, S, n = plan.federation.rounds, plan.federation.slots, plan.federation.S, plan.dim
+    K = plan.federation.local_steps
+    lam = plan.experiment.problem.eigenvalues
+    linear = [m.linear(K) for m in methods]
+    step, follow, prox, server = (np.array(x)[:, None] for x in zip(*linear, strict=True))
+    a = 1.0 - step * (follow * lam + prox)
+    beta = server * step * geometric(a, K)
+    gamma = 1.0 - beta * lam
+    noise = (server * step) ** 2 * geometric(a * a, K) * (plan.var_noise / S)
+
+    f = factors(plan)
+    offset = plan.forgotten[:, None] * plan.loss_shared
+    white = np.zeros(n)
+    if plan.clients is not None:
+        offset = offset + plan.clients.delta.mean(axis=0)
+        if S < N:  # the mean of S of N given numbers, drawn without replacement
+            white = plan.clients.delta.var(axis=0, ddof=1) * (1.0 / S - 1.0 / N)
+
+    shape = (len(methods), T + 1, n)
+    mean, var = np.empty(shape), np.empty(shape)
+    mean[:, 0] = e = np.broadcast_to(plan.experiment.problem.start, gamma.shape)
+    var[:, 0] = v = np.zeros_like(gamma)
+    k = np.zeros((len(f.transition), *gamma.shape))
+    gamma2, beta2, gamma_beta2 = gamma * gamma, beta * beta, 2.0 * gamma * beta
+    for t in range(T):
+        cross = np.tensordot(f.load[t], k, 1)
+        v = gamma2 * v - gamma_beta2 * cross + (beta2 * (f.var[t] / S + white) + noise)
+        k = gamma * np.tensordot(f.transition, k, 1) - beta * (f.force[t] / N)[:, None, None]
+        e = gamma * e - beta * offset[t]
+        mean[:, t + 1] = e
+        var[:, t + 1] = v
+    return mean, np.maximum(var, 0.0)
+
+
+def _with_slopes(plan: Plan, method: Method) -> tuple[Array, Array]:
+    r"""Gains that differ between clients (given, (N, n)) or between rounds (drawn, averaged by Gauss-Hermite).
+
+    With u_i = g_i e - beta_i c_i - noise_i the update is the average of u_i over the sample, and over samples
+
+        E[(avg u)^2] = (1/S) mean_i E[u_i^2] + (1 - 1/S) mean_{i != j} E[u_i u_j].
+
+    The gains of a round are independent of e and of each other given the clients, so only their own means, squares and
+    products are needed: polynomials in a Gaussian of degree at most 2K, which K + 1 nodes integrate exactly.
+    """
+    if plan.slope_moves > 0 and plan.remembers:
+        raise InvalidInput(
+            f"expect can't run method.name = '{method.name}' with a slope that moves (drift.time_slope, or a redrawn "
+            "client_slope): remembered slopes make the gains of two rounds dependent; use engine = steps or collapsed"
+        )
+    T, N, S, n = plan.federation.rounds, plan.federation.slots, plan.federation.S, plan.dim
+    lam = plan.experiment.problem.eigenvalues
+    given = plan.clients
+    rows = N if given is not None else 1
+    memory(8 * 8 * rows * n * len(factors(plan).transition), "expect with slopes", "lower clients or dim")
+    g, b, gg, gb, bb, noise = _gain_moments(plan, method, given.slope if given is not None else np.zeros((1, n)))
+
+    def total(x: Array) -> Array:  # over the N clients; one row stands for N alike
+        return x.mean(axis=0) * N
+
+    f = factors(plan)
+    delta = given.delta if given is not None else np.zeros((1, n))
+    mean, var = np.empty((T + 1, n)), np.empty((T + 1, n))
+    mean[0] = e = plan.experiment.problem.start
+    var[0] = 0.0
+    second = e * e
+    k = np.zeros((len(f.transition), rows, n))
+    for t in range(T):
+        m = delta + plan.forgotten[t] * plan.loss_shared  # mean offset of each client
+        ec = np.tensordot(f.load[t], k, 1) + e * m  # E[e c_i]
+        own = total(gg * second - 2.0 * gb * ec + bb * (f.var[t] + m * m) + noise)
+        same = total(g * g * second - 2.0 * g * b * ec + b * b * m * m)  # i = j, as if they were two clients
+        g_sum, bec, bm = total(g), total(b * ec), total(b * m)
+        cross = g_sum**2 * second - 2.0 * g_sum * bec + bm**2 - same
+        second = own / (S * N) + (cross * (S - 1) / (S * N * (N - 1)) if N > 1 else 0.0)
+        k = g.mean(axis=0) * np.tensordot(f.transition, k, 1) - b * (f.force[t] / N)[:, None, None]
+        e = g.mean(axis=0) * e - (b * m).mean(axis=0)
+        mean[t + 1] = e
+        var[t + 1] = second - e * e
+    return mean, np.maximum(var, 0.0)
+
+
+def _gain_moments(plan: Plan, method: Method, slope: Array) -> tuple[Array, ...]:
+    """E g, E beta, E g^2, E g beta, E beta^2 and the noise variance, per client and direction."""
+    K = plan.federation.local_steps
+    step, follow, prox, server = method.linear(K)
+    nodes, mass = np.polynomial.hermite_e.hermegauss(K + 1) if plan.slope_moves > 0 else (np.zeros(1), np.ones(1))
+    mass = mass / mass.sum()
+    lam = plan.experiment.problem.eigenvalues * (1.0 + slope + np.sqrt(plan.slope_moves) * nodes[:, None, None])
+    a = 1.0 - step * (follow * lam + prox)
+    beta = server * step * geometric(a, K)
+    gain = 1.0 - beta * lam
+    noise = (server * step) ** 2 * geometric(a * a, K) * plan.var_noise
+    return tuple(np.tensordot(mass, x, 1) for x in (gain, beta, gain**2, gain * beta, beta**2, noise))

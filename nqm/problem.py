@@ -1,0 +1,163 @@
+r"""The quadratic that everybody minimises: f(w) = 1/2 w^T A w + b^T w with A = U^T diag(lambda) U.
+
+The printed objective of `cfl`, Section 5.1, is w^T A w + B^T w + C, whose gradient is 2Aw + B; the paper iterates Aw + B,
+and so do we. All engines but `reference` work with e = w - w* in the eigenbasis of A, where the directions part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .check import InvalidInput, choice, fail, integer, memory, number
+from .draws import Purpose, normal_pairs, stream, uniforms
+
+SPECTRA = ("linspace", "midpoint", "uniform", "log")
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Quadratic:
+    """A convex quadratic in ``dim`` dimensions with eigenvalues in [mu, L].
+
+    spectrum: ``"midpoint"`` (middles of dim equal cells of [mu, L]), ``"linspace"`` (ends included), ``"uniform"`` (random),
+        ``"log"`` (geometric, needs mu > 0), or a list of dim eigenvalues.
+    rotation: ``"haar"`` for a random orthogonal U, ``"none"`` for U = 1.
+    b, w0: a scale (that many standard normals) or a list of dim coordinates.
+    seed: names what is random about the problem itself.
+
+    A direction of exact eigenvalue zero has no minimiser unless b vanishes there: drawn b are projected on the range of A,
+    given ones outside it are refused. Distances are to the nearest minimiser.
+    """
+
+    dim: int = 50
+    mu: float | None = None
+    L: float | None = None
+    spectrum: str | tuple[float, ...] = "midpoint"
+    rotation: str = "haar"
+    b: float | tuple[float, ...] = 1.0
+    w0: float | tuple[float, ...] = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        dim = integer("problem.dim", self.dim, 1)
+        put(self, "dim", dim)
+        put(self, "seed", integer("problem.seed", self.seed, 0))
+        choice("problem.rotation", self.rotation, ("haar", "none"))
+        if isinstance(self.spectrum, str):
+            choice("problem.spectrum", self.spectrum, SPECTRA)
+            put(self, "mu", number("problem.mu", 1.0 if self.mu is None else self.mu, 0.0))
+            put(self, "L", number("problem.L", 20.0 if self.L is None else self.L, 0.0, open_low=True))
+            if self.spectrum == "log" and self.mu == 0:
+                raise fail("problem.mu", self.mu, "must be > 0 for the log spectrum")
+        else:
+            values = _vector("problem.spectrum", self.spectrum, dim)
+            low = min(values) if self.mu is None else number("problem.mu", self.mu, 0.0)
+            high = max(values) if self.L is None else number("problem.L", self.L, 0.0, open_low=True)
+            for x in values:
+                if x < 0 or not low <= x <= high:
+                    raise fail("problem.spectrum", x, f"eigenvalues must lie in [mu, L] = [{max(low, 0):g}, {high:g}]")
+            put(self, "spectrum", values)
+            put(self, "mu", low)
+            put(self, "L", number("problem.L", high, 0.0, open_low=True))
+        assert self.mu is not None and self.L is not None
+        if self.mu > self.L:
+            raise fail("problem.mu", self.mu, f"must be at most problem.L = {self.L:g}")
+        for name in ("b", "w0"):
+            value: Any = getattr(self, name)
+            if isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str):
+                put(self, name, _vector(f"problem.{name}", value, dim))
+            else:
+                put(self, name, number(f"problem.{name}", value))
+        if isinstance(self.b, tuple):
+            outside = np.abs(self.b_eigen[self.eigenvalues == 0])
+            if outside.size and outside.max() > 1e-12 * max(1.0, float(np.abs(self.b_eigen).max())):
+                raise InvalidInput(
+                    f"problem.b has a part of size {outside.max():g} where A has eigenvalue 0: "
+                    "f is unbounded below there; set it to 0 or make mu > 0"
+                )
+
+    @cached_property
+    def eigenvalues(self) -> Array:
+        assert self.mu is not None and self.L is not None
+        mu, L, n = self.mu, self.L, self.dim
+        if isinstance(self.spectrum, tuple):
+            return np.array(self.spectrum)
+        if self.spectrum == "linspace":
+            return np.linspace(mu, L, n)
+        if self.spectrum == "midpoint":
+            return mu + (L - mu) * (np.arange(n) + 0.5) / n
+        if self.spectrum == "log":
+            return np.clip(np.geomspace(mu, L, n), mu, L)
+        return mu + (L - mu) * np.sort(uniforms(stream(self.seed, Purpose.SPECTRUM), np.arange(n)))
+
+    @cached_property
+    def rotation_matrix(self) -> Array:
+        """U, whose rows are the eigenvectors of A: Haar-distributed by QR of a Gaussian matrix with signs mended."""
+        n = self.dim
+        if self.rotation == "none":
+            return np.eye(n)
+        memory(4 * 8 * n * n, f"problem.dim = {n}: the rotation", 'lower dim or use rotation = "none"')
+        gauss = normal_pairs(stream(self.seed, Purpose.ROTATION), np.arange(n * n))[0].reshape(n, n)
+        q, r = np.linalg.qr(gauss)
+        return q * np.sign(np.diag(r))
+
+    @cached_property
+    def b_eigen(self) -> Array:
+        """b in the eigenbasis."""
+        b = self._eigen(self.b, Purpose.PROBLEM_B)
+        return np.where(self.eigenvalues > 0, b, 0.0) if not isinstance(self.b, tuple) else b
+
+    @cached_property
+    def w0_eigen(self) -> Array:
+        """The start in the eigenbasis."""
+        return self._eigen(self.w0, Purpose.PROBLEM_W0)
+
+    @cached_property
+    def optimum_eigen(self) -> Array:
+        """w* = -b/lambda in the eigenbasis; 0 in directions of eigenvalue zero, where any w will do."""
+        lam = self.eigenvalues
+        return np.divide(-self.b_eigen, lam, out=np.zeros(self.dim), where=lam > 0)
+
+    @cached_property
+    def start(self) -> Array:
+        """e_0 = w_0 - w* in the eigenbasis."""
+        return self.w0_eigen - self.optimum_eigen
+
+    def to_eigen(self, w: Array) -> Array:
+        return w if self.rotation == "none" else self.rotation_matrix @ w
+
+    def from_eigen(self, x: Array) -> Array:
+        return x if self.rotation == "none" else self.rotation_matrix.T @ x
+
+    @cached_property
+    def A(self) -> Array:
+        """The dense Hessian."""
+        U = self.rotation_matrix
+        return (U.T * self.eigenvalues) @ U
+
+    @cached_property
+    def optimum(self) -> Array:
+        return self.from_eigen(self.optimum_eigen)
+
+    def _eigen(self, given: float | tuple[float, ...], purpose: Purpose) -> Array:
+        if isinstance(given, tuple):
+            return self.to_eigen(np.array(given))
+        if given == 0:
+            return np.zeros(self.dim)
+        # A rotation keeps the law of a standard normal vector, so it is drawn where it is needed.
+        return given * normal_pairs(stream(self.seed, purpose), np.arange(self.dim))[0]
+
+
+def _vector(field: str, values: Any, dim: int) -> tuple[float, ...]:
+    if isinstance(values, (str, bytes)) or not isinstance(values, (Sequence, np.ndarray)):
+        raise fail(field, values, f"must be a list of {dim} numbers")
+    if len(values) != dim:
+        raise InvalidInput(f"{field} has {len(values)} numbers: must have problem.dim = {dim}")
+    return tuple(number(field, x) for x in values)

@@ -1,0 +1,97 @@
+"""Sample paths: one entry for the three sampling engines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from . import compiled, reference
+from .check import choice, fail, integer, memory
+from .drift import Drift
+from .experiment import Experiment
+from .federation import Federation
+from .methods import Method
+from .plan import Clients, Plan
+from .problem import Quadratic
+from .result import dataset
+
+ENGINES = ("reference", "steps", "collapsed")
+Progress = Callable[[int], None]
+
+
+def simulate(
+    problem: Quadratic,
+    drift: Drift,
+    federation: Federation,
+    method: Method,
+    seeds: int | Iterable[int] = 10,
+    engine: str = "steps",
+    threads: int | None = None,
+    clients: Clients | None = None,
+    progress: Progress | None = None,
+) -> xr.Dataset:
+    """Sample paths of ``seeds`` (a count, or the seeds themselves), with dimensions (seed, round).
+
+    engine: ``"steps"`` draws every local step; ``"collapsed"`` folds the K linear steps into one Gaussian map, the same in law
+        and far quicker; ``"reference"`` is plain NumPy that reads like the papers, on the same draws as ``"steps"``.
+    threads: how many seeds run at once (default: all cores). The bits do not depend on it.
+    clients: condition on these clients instead of drawing them by seed.
+    progress: called with the number of seeds done since the last call.
+    """
+    choice("engine", engine, ENGINES)
+    names = _seeds(seeds)
+    plan = Plan(Experiment(problem, drift, federation, method), clients)
+    points = federation.rounds + 1
+    memory(len(names) * points * 8 * 8, f"{len(names)} seeds of {federation.rounds} rounds", "lower seeds or rounds")
+    workers = integer("threads", os.cpu_count() or 1 if threads is None else threads, 1)
+    if engine == "reference":
+        run, batch = reference.runner(plan), 1
+        workers = 1
+    else:
+        run, batch = compiled.runner(plan, engine == "collapsed"), max(1, min(64, -(-len(names) // workers)))
+        memory(workers * compiled.state_size(plan), "the clients' state", "lower clients, dim or threads")
+    out = np.empty((len(names), 3, points))
+    chunks = [slice(i, i + batch) for i in range(0, len(names), batch)]
+
+    def work(chunk: slice) -> int:
+        run(names[chunk], out[chunk])
+        return len(names[chunk])
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        if workers == 1 or len(chunks) == 1:
+            for chunk in chunks:
+                done = work(chunk)
+                if progress:
+                    progress(done)
+        else:
+            with ThreadPoolExecutor(workers) as pool:
+                for done in pool.map(work, chunks):
+                    if progress:
+                        progress(done)
+    curves = {
+        "grad_norm": np.sqrt(out[:, 0]),
+        "grad_norm_sq": out[:, 0],
+        "excess_loss": out[:, 1],
+        "distance_sq": out[:, 2],
+    }
+    conditioned = "nothing" if clients is None else "given clients"
+    return dataset(plan.experiment, engine, curves, {"seed": names.astype(np.int64)}, conditioned_on=conditioned)
+
+
+def _seeds(seeds: int | Iterable[int]) -> NDArray[np.uint64]:
+    if isinstance(seeds, (int, np.integer)) and not isinstance(seeds, bool):
+        count = integer("seeds", seeds, 1)
+        memory(count * 8, f"{count} seeds", "lower seeds")
+        return np.arange(count, dtype=np.uint64)
+    try:
+        listed = [integer("seeds", s, 0, 2**63 - 1) for s in seeds]  # type: ignore[union-attr]
+    except TypeError:
+        raise fail("seeds", seeds, "must be a whole number >= 1 or a list of whole numbers >= 0") from None
+    if not listed:
+        raise fail("seeds", listed, "must name at least one seed")
+    return np.array(listed, dtype=np.uint64)

@@ -1,0 +1,1 @@
+"""What the papers claim, as functions: optimal weights, bounds, checks."""
