@@ -13,7 +13,7 @@ from .plan import Plan, geometric
 from .schedule import Schedule, Table
 
 if TYPE_CHECKING:
-    from .kernels import Model
+    from .kernels.model import Model
 
 Array = NDArray[np.float64]
 LANES = 8
@@ -21,14 +21,22 @@ LANES = 8
 
 def runner(plan: Plan, folded: bool) -> Callable[[NDArray[np.uint64], Array], None]:
     """A function that simulates seeds into an array (seeds, 3, rounds + 1)."""
-    from . import kernels
+    if not folded:
+        from .kernels.steps import run as run_steps
 
-    numbers = model(plan, folded)
+        numbers = model(plan)
+        return lambda seeds, out: run_steps(numbers, seeds, out)
 
-    def run(seeds: NDArray[np.uint64], out: Array) -> None:
-        kernels.run(numbers, seeds, folded, out)
+    from .kernels import folded as loops
 
-    return run
+    if not aggregates(plan):
+        numbers = model(plan)
+        return lambda seeds, out: loops.run(numbers, seeds, out)
+    numbers = model(plan, plan.federation.S)
+    if not white_or_even(plan):
+        return lambda seeds, out: loops.run(numbers, seeds, out)
+    gain, pull, sd = average_map(plan, numbers)
+    return lambda seeds, out: loops.run_average(numbers, gain, pull, sd, seeds, out)
 
 
 def aggregates(plan: Plan) -> bool:
@@ -39,6 +47,28 @@ def aggregates(plan: Plan) -> bool:
     return not plan.slopes and (not plan.federation.partial or not plan.persists)
 
 
+def white_or_even(plan: Plan) -> bool:
+    """Whether drift that moves is independent and, if remembered at all, remembered evenly: one running sum."""
+    even = isinstance(plan.weights, Schedule) and (plan.weights.even or not plan.remembers)
+    own_loss = plan.remembers and plan.var_loss_client > 0 and not plan.federation.stateless
+    return even and plan.alpha == 0 and not own_loss
+
+
+def average_map(plan: Plan, numbers: Model) -> tuple[Array, Array, Array]:
+    """gain, pull and the deviation of all that is white, for `kernels.folded.run_average`."""
+    federation, linear = plan.federation, plan.linear
+    lam = plan.experiment.problem.eigenvalues
+    a = 1.0 - linear.step * (linear.follow * lam + linear.prox)
+    pull = linear.server * linear.step * geometric(a, federation.local_steps)
+    var = plan.var_loss * plan.forgotten**2
+    if not plan.remembers:
+        var = var + plan.var_time + plan.var_redrawn
+    elif federation.stateless:
+        var = var + plan.var_loss_client * plan.forgotten**2
+    noise = (linear.server * linear.step) ** 2 * geometric(a * a, federation.local_steps) * plan.var_noise
+    return 1.0 - pull * lam, pull, np.sqrt((var[:, None] * pull**2 + noise) / federation.S)
+
+
 def state_size(plan: Plan) -> int:
     """Bytes that one thread of the compiled loops keeps."""
     width = -(-plan.dim // LANES) * LANES
@@ -46,45 +76,39 @@ def state_size(plan: Plan) -> int:
     return 8 * width * (plan.federation.slots * per_client + plan.federation.rounds)
 
 
-def model(plan: Plan, folded: bool) -> Model:
-    from . import kernels
+def model(plan: Plan, average_of: int = 0) -> Model:
+    """The plan as numbers; ``average_of`` > 0 asks for one client that stands for the average of so many."""
+    from .kernels import model as kernel
 
     weights, federation, linear = plan.weights, plan.federation, plan.linear
     T, width = federation.rounds, -(-plan.dim // LANES) * LANES
     lam = plan.experiment.problem.eigenvalues
+    schedule = np.zeros((T, 4))
+    rows = np.zeros((1, 1))
     if isinstance(weights, Table):
-        kind = kernels.TABLE
-        schedule = np.zeros((T, 4))
+        kind = kernel.TABLE
         schedule[:, 3] = weights.current
-        rows = weights.rows
+        rows = weights.rows.copy()  # a read-only array is another type and would compile again
     else:
-        assert isinstance(weights, Schedule)
-        schedule = np.stack([weights.first, weights.middle, weights.previous, weights.current], axis=1)
-        rows = np.zeros((0, 0))
-        kind = kernels.FOUR_SUMS
+        schedule[:] = np.stack([weights.first, weights.middle, weights.previous, weights.current], axis=1)
+        kind = kernel.FOUR_SUMS
         if not weights.remembers:
-            kind = kernels.NO_MEMORY
+            kind = kernel.NO_MEMORY
         elif weights.even:
-            kind = kernels.ONE_SUM
-    one = folded and aggregates(plan)
-    share = federation.S if one else 1
+            kind = kernel.ONE_SUM
+    delta, slope = np.zeros((0, 0)), np.zeros((0, 0))
+    if plan.clients is not None:
+        delta, slope = pad(plan.clients.delta, width), pad(plan.clients.slope, width)
+        if average_of:
+            delta, slope = delta.mean(axis=0, keepdims=True), slope[:1]
 
     def sd(var: float) -> float:
-        return math.sqrt(var / share)
+        return math.sqrt(var / (average_of or 1))
 
-    folded_sd = np.zeros((0, 0))
-    if folded and not plan.slopes:
-        a = 1.0 - linear.step * (linear.follow * lam + linear.prox)
-        loss = plan.var_loss * plan.forgotten[:, None] ** 2 * geometric(a, federation.local_steps) ** 2
-        noise = plan.var_noise * geometric(a * a, federation.local_steps)
-        folded_sd = pad(linear.step * np.sqrt((loss + noise) / share), width)
-    given = plan.clients
-    delta, slope = np.zeros((0, 0)), np.zeros((0, 0))
-    if given is not None:
-        delta = given.delta.mean(axis=0, keepdims=True) if one else given.delta
-        slope = given.slope[:1] if one else given.slope
-        delta, slope = pad(delta, width), pad(slope, width)
-    return kernels.Model(
+    moves = plan.var_time
+    if average_of and plan.redrawn and plan.alpha == 0:
+        moves += plan.var_redrawn  # both are independent from round to round: one draw will do
+    return kernel.Model(
         lam=pad(lam, width),
         lam_sq=pad(lam**2, width),
         counts=pad((lam > 0).astype(float), width),
@@ -93,12 +117,11 @@ def model(plan: Plan, folded: bool) -> Model:
         given_delta=delta,
         given_slope=slope,
         schedule=schedule,
-        rows=np.array(rows),  # a copy: read-only arrays are another type and would compile again
-        folded_sd=folded_sd,
+        rows=rows,
         memory=kind,
         dim=plan.dim,
-        clients=1 if one else federation.slots,
-        sampled=1 if one else federation.S,
+        clients=1 if average_of else federation.slots,
+        sampled=1 if average_of else federation.S,
         local_steps=federation.local_steps,
         stateless=federation.stateless,
         redrawn=plan.redrawn,
@@ -108,9 +131,9 @@ def model(plan: Plan, folded: bool) -> Model:
         prox=float(linear.prox),
         server=float(linear.server),
         alpha=float(plan.alpha),
-        sd_client=sd(plan.var_redrawn if plan.redrawn else plan.var_client),
+        sd_client=sd((0.0 if moves > plan.var_time else plan.var_redrawn) if plan.redrawn else plan.var_client),
         sd_common=0.0 if federation.stateless else sd(plan.drift.overlap / plan.dim),
-        sd_time=sd(plan.var_time),
+        sd_time=sd(moves),
         sd_noise=sd(plan.var_noise),
         sd_loss=sd(plan.var_loss),
         sd_loss_client=sd(plan.var_loss_client),
@@ -121,5 +144,6 @@ def model(plan: Plan, folded: bool) -> Model:
 
 def pad(values: Array, width: int) -> Array:
     """Zeros up to whole vectors: a padded direction has no curvature, no start and no noise that is ever read."""
-    short = width - values.shape[-1]
-    return np.ascontiguousarray(np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, short)]), dtype=float)
+    out = np.zeros((*values.shape[:-1], width))
+    out[..., : values.shape[-1]] = values
+    return out

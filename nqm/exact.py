@@ -30,6 +30,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from .check import InvalidInput, memory, number
+from .compiled import LANES, pad
 from .drift import Drift
 from .experiment import Experiment
 from .federation import Federation
@@ -52,6 +53,7 @@ def expect(
     clients: Clients | None = None,
     seed: int = 0,
     norm: bool = True,
+    compiled: bool = False,
 ) -> xr.Dataset:
     """Exact expectations of every round, over everything random, or given ``clients`` (see `draw_clients`).
 
@@ -59,6 +61,7 @@ def expect(
     seed: slopes that stay with a client make the gain of a round a random matrix whose moments close only given the
         clients; unless ``clients`` are passed, those of ``seed`` are taken, and ``conditioned_on`` in the attributes says so.
     norm: also E||g||, by a one-dimensional integral a round.
+    compiled: run the recursion through Numba, which pays from the second call of a process on (for ``norm=False``).
     """
     conditioned = "given clients" if clients is not None else "nothing"
     experiment = Experiment(problem, drift, federation, method)
@@ -72,8 +75,11 @@ def expect(
     memory(len(methods) * (T + 1) * n * 8 * 3, f"expect with {len(methods)} rates", "lower rounds, dim or the number of rates")
 
     with np.errstate(over="ignore", invalid="ignore"):  # a rate that diverges is reported as such, not warned about
-        mean, var = moments(plan, methods)
-        curves = _curves(problem.eigenvalues, mean, var, norm)
+        if compiled and not norm and not plan.slopes:
+            curves = _compiled_curves(plan, methods)
+        else:
+            mean, var = moments(plan, methods)
+            curves = _curves(problem.eigenvalues, mean, var, norm)
     coords: dict[str, Any] = {} if rates is None else {"lr": rates}
     if rates is None:
         curves = {name: values[0] for name, values in curves.items()}
@@ -178,29 +184,31 @@ def _remembered(plan: Plan, var: float, a: float) -> Factors:
     w = plan.weights
     assert isinstance(w, Schedule)
     T = plan.federation.rounds
-    m = np.arange(T)  # rounds that lie behind
-    # a^0, a^1, ...; written as a product because 0.0**0 must be 1 and the rest exact
-    powers = np.concatenate(([1.0], np.cumprod(np.full(T, a))))
-    g = np.concatenate(([0.0], np.cumsum(powers[:T])))
-    var_sum = np.concatenate(([0.0], np.cumsum(2.0 * g[1 : T + 1] - 1.0)))
-    load = np.stack([w.first - w.middle, w.middle, w.previous - w.middle + a * w.current], axis=1)
-    c1 = np.where(m > 0, powers[np.maximum(m - 1, 0)], 0.0)  # Cov(x_1, x_{t-1})
-    one = (m > 0).astype(float)
-    behind = np.empty((T, 3, 3))  # Cov(y_t)
-    behind[:, 0, 0] = behind[:, 2, 2] = one
-    behind[:, 0, 1] = behind[:, 1, 0] = behind[:, 1, 2] = behind[:, 2, 1] = g[m]
-    behind[:, 0, 2] = behind[:, 2, 0] = c1
-    behind[:, 1, 1] = var_sum[m]
+    # For m = 0, ..., T - 1 rounds that lie behind. Powers by product: 0.0**0 is 1 and the rest exact.
+    powers = np.cumprod(np.concatenate(([1.0], np.full(T - 1, a))))  # a^m
+    g = np.concatenate(([0.0], np.cumsum(powers)))
+    var_sum = np.concatenate(([0.0], np.cumsum(2.0 * g[1:T] - 1.0)))
+    g = g[:T]
+    ends = np.concatenate(([0.0], powers[: T - 1]))  # Cov(x_1, x_{t-1})
+    one = np.ones(T)
+    one[0] = 0.0  # before the first round nothing has varied yet
+    # Even weights need the running sum alone; in the first rounds, where names coincide, it says the same.
+    middle = w.previous if w.even else w.middle
+    first, total, last = np.zeros(T) if w.even else w.first - middle, middle, w.previous - middle + a * w.current
+    cov_first = one * first + g * total + ends * last  # Cov(x_1, c_t) but for what x_t brings
+    cov_total = g * (first + last) + var_sum * total
+    cov_last = ends * first + g * total + one * last
+    variance = first * cov_first + total * cov_total + last * cov_last
+    fresh = np.where(one == 0.0, 1.0, 1.0 - a * a) * w.current
+    variance += fresh * w.current
+    force = np.stack([cov_first, cov_total + a * cov_last + fresh, a * cov_last + fresh], axis=1)
+    force[0, 0] = fresh[0]
+    load = np.stack([first, total, last], axis=1)
     transition = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, a], [0.0, 0.0, a]])
-    fresh = np.where(m == 0, 1.0, 1.0 - a * a)
-    enters = np.stack([m == 0, np.ones(T), np.ones(T)], axis=1)
-    cov_y = np.einsum("tij,tj->ti", behind, load)
-    force = cov_y @ transition.T + enters * (w.current * fresh)[:, None]
-    variance = np.einsum("ti,ti->t", load, cov_y) + w.current**2 * fresh
-    used = np.any(load != 0, axis=0)
-    if a > 0:
-        used[2] |= used[1]  # x_{t-1} enters the running sum
-    return Factors(transition[np.ix_(used, used)], load[:, used], var * force[:, used], var * variance)
+    used = load.any(axis=0)
+    used[2] |= a > 0 and used[1]  # x_{t-1} enters the running sum
+    keep = np.flatnonzero(used)
+    return Factors(transition[keep[:, None], keep], load[:, keep], var * force[:, keep], var * variance)
 
 
 def _remembered_by_table(plan: Plan, var: float, a: float) -> Factors:
@@ -213,40 +221,98 @@ def _remembered_by_table(plan: Plan, var: float, a: float) -> Factors:
     return Factors(np.eye(T), rows, force, np.einsum("ts,ts->t", rows, force))
 
 
-def _without_slopes(plan: Plan, methods: list[Method]) -> tuple[Array, Array]:
-    """All clients share their gain: the recursion of this module's docstring, for all methods at once."""
-    T, N, S, n = plan.federation.rounds, plan.federation.slots, plan.federation.S, plan.dim
-    K = plan.federation.local_steps
+@dataclass(frozen=True)
+class Round:
+    """One round as a map e' = gamma e - beta c - noise; gamma, beta and the noise's variance are (methods, directions)."""
+
+    gamma: Array
+    beta: Array
+    noise: Array
+    factors: Factors
+    offset: Array  # mean of c, (T, directions), or (0, 0) if it vanishes
+
+
+def _round(plan: Plan, methods: list[Method]) -> Round:
+    N, S, K = plan.federation.slots, plan.federation.S, plan.federation.local_steps
     lam = plan.experiment.problem.eigenvalues
     linear = [m.linear(K) for m in methods]
-    step, follow, prox, server = (np.array(x)[:, None] for x in zip(*linear, strict=True))
+    step, follow, prox, server = np.array(linear, dtype=float).T[:, :, None]
     a = 1.0 - step * (follow * lam + prox)
     beta = server * step * geometric(a, K)
-    gamma = 1.0 - beta * lam
     noise = (server * step) ** 2 * geometric(a * a, K) * (plan.var_noise / S)
-
     f = factors(plan)
-    offset = plan.forgotten[:, None] * plan.loss_shared
-    white = np.zeros(n)
+    average = Factors(f.transition, f.load, f.force / N, f.var / S)
+    offset = np.zeros((0, 0))
+    if plan.loss_shared.any():
+        offset = plan.forgotten[:, None] * plan.loss_shared
     if plan.clients is not None:
-        offset = offset + plan.clients.delta.mean(axis=0)
+        offset = (offset if offset.size else 0.0) + np.tile(plan.clients.delta.mean(axis=0), (len(f.var), 1))
         if S < N:  # the mean of S of N given numbers, drawn without replacement
-            white = plan.clients.delta.var(axis=0, ddof=1) * (1.0 / S - 1.0 / N)
+            noise = noise + beta**2 * plan.clients.delta.var(axis=0, ddof=1) * (1.0 / S - 1.0 / N)
+    return Round(1.0 - beta * lam, beta, noise, average, offset)
 
-    shape = (len(methods), T + 1, n)
-    mean, var = np.empty(shape), np.empty(shape)
-    mean[:, 0] = e = np.broadcast_to(plan.experiment.problem.start, gamma.shape)
-    var[:, 0] = v = np.zeros_like(gamma)
-    k = np.zeros((len(f.transition), *gamma.shape))
-    gamma2, beta2, gamma_beta2 = gamma * gamma, beta * beta, 2.0 * gamma * beta
-    for t in range(T):
-        cross = np.tensordot(f.load[t], k, 1)
-        v = gamma2 * v - gamma_beta2 * cross + (beta2 * (f.var[t] / S + white) + noise)
-        k = gamma * np.tensordot(f.transition, k, 1) - beta * (f.force[t] / N)[:, None, None]
-        e = gamma * e - beta * offset[t]
-        mean[:, t + 1] = e
-        var[:, t + 1] = v
-    return mean, np.maximum(var, 0.0)
+
+def _without_slopes(plan: Plan, methods: list[Method]) -> tuple[Array, Array]:
+    """All clients share their gain: the recursion of this module's docstring, all methods and directions side by side."""
+    T, n = plan.federation.rounds, plan.dim
+    r = _round(plan, methods)
+    columns = len(methods) * n
+    mean, var = np.empty((T + 1, columns)), np.empty((T + 1, columns))
+    mean[0] = np.tile(plan.experiment.problem.start, len(methods))
+    var[0] = 0.0
+    f = r.factors
+    offset = np.tile(r.offset, len(methods)) if r.offset.size else r.offset
+    recursion(r.gamma.ravel(), r.beta.ravel(), r.noise.ravel(), f.transition, f.load, f.force, f.var, offset, mean, var)
+    np.maximum(var, 0.0, out=var)
+    shape = (T + 1, len(methods), n)
+    return mean.reshape(shape).swapaxes(0, 1), var.reshape(shape).swapaxes(0, 1)
+
+
+def _compiled_curves(plan: Plan, methods: list[Method]) -> dict[str, Array]:
+    from .kernels.moments import run
+
+    width = -(-plan.dim // LANES) * LANES
+    r = _round(plan, methods)
+    f = r.factors
+    lam = pad(plan.experiment.problem.eigenvalues, width)
+    sums = np.empty((4, len(methods), plan.federation.rounds + 1))
+    start = pad(plan.experiment.problem.start, width)
+    gamma, beta, noise, offset = (pad(x, width) for x in (r.gamma, r.beta, r.noise, r.offset))
+    run(gamma, beta, noise, f.transition, f.load, f.force, f.var, offset, start, lam, sums)
+    return dict(zip(("grad_norm_sq", "excess_loss", "distance_sq", "excess_loss_var"), sums, strict=True))
+
+
+def recursion(
+    gamma: Array,
+    beta: Array,
+    noise: Array,
+    transition: Array,
+    load: Array,
+    force: Array,
+    white: Array,
+    offset: Array,
+    mean: Array,
+    var: Array,
+) -> None:
+    """Fill ``mean`` and ``var``, (T + 1, columns), from their first rows. `nqm.kernels.moments` is its fast twin.
+
+    A column is one direction under one learning rate; ``force``, ``white`` and ``noise`` are those of the average.
+    """
+    k = np.zeros((len(transition), gamma.size))
+    moves = not np.array_equal(transition, np.eye(len(transition)))
+    gamma2, beta2, gamma_beta = gamma * gamma, beta * beta, 2.0 * gamma * beta
+    for t in range(len(load)):
+        v = np.multiply(gamma2, var[t], out=var[t + 1])
+        v += beta2 * white[t] + noise
+        if len(k):
+            v -= gamma_beta * (load[t] @ k)
+            if moves:
+                k = transition @ k
+            k *= gamma
+            k -= np.multiply.outer(force[t], beta)
+        np.multiply(gamma, mean[t], out=mean[t + 1])
+        if len(offset):
+            mean[t + 1] -= beta * offset[t]
 
 
 def _with_slopes(plan: Plan, method: Method) -> tuple[Array, Array]:

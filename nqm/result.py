@@ -26,6 +26,9 @@ VARIABLES = {
     "distance_sq": ("‖w − w*‖²", "squared distance to the nearest minimiser"),
 }
 
+JUDGED = ("grad_norm_sq", "excess_loss", "distance_sq")
+"""A run has diverged when one of these is no longer finite."""
+
 
 def package_version() -> str:
     try:
@@ -47,13 +50,18 @@ def dataset(
     The variance of the loss, a fourth moment, overflows earlier and does not count.
     """
     dims = (*coords, "round")
-    finite = np.isfinite(curves["grad_norm_sq"]) & np.isfinite(curves["excess_loss"]) & np.isfinite(curves["distance_sq"])
-    gone = ~np.logical_and.accumulate(finite, axis=-1)
+    shape = curves["grad_norm_sq"].shape
+    gone = np.zeros(shape, dtype=bool)
+    if not all(np.isfinite(curves[name]).all() for name in JUDGED):
+        finite = np.logical_and.reduce([np.isfinite(curves[name]) for name in JUDGED])
+        gone = ~np.logical_and.accumulate(finite, axis=-1)
     diverged_at = np.where(gone.any(axis=-1), gone.argmax(axis=-1), -1)
     variables: dict[str, Any] = {}
     for name, values in curves.items():
         symbol, long_name = VARIABLES[name]
-        variables[name] = (dims, np.where(gone | ~np.isfinite(values), np.inf, values), {"long_name": long_name, "symbol": symbol})
+        if gone.any() or not np.isfinite(values).all():
+            values = np.where(gone | ~np.isfinite(values), np.inf, values)
+        variables[name] = (dims, values, {"long_name": long_name, "symbol": symbol})
     variables["diverged_at"] = (
         tuple(coords),
         diverged_at,

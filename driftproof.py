@@ -1,0 +1,519 @@
+"""The command line: ``driftproof --help``.
+
+Heavy imports stand inside the commands, so that help comes at once.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from rich.console import Console
+
+    from plots.registry import Entry
+
+CURVES = ("grad_norm_sq", "grad_norm", "excess_loss", "distance_sq")
+
+
+class OneLineErrors(TyperGroup):
+    """What a user can get wrong ends in one line on stderr and exit code 2; Ctrl-C in one line and 130."""
+
+    def main(self, *args: Any, **kwargs: Any) -> NoReturn:
+        kwargs["standalone_mode"] = False
+        try:
+            code = super().main(*args, **kwargs)
+        except (
+            BrokenPipeError
+        ):  # the reader of a pipe has had enough; keep the interpreter from writing at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = 1
+        except MemoryError as error:
+            code = _complain(f"out of memory ({error}): lower dim, clients, rounds or seeds")
+        except Exception as error:
+            if hasattr(error, "format_message"):  # click's usage errors, whichever click typer brings
+                message = error.format_message()
+                code = _complain(f"{message.rstrip('.')}. See driftproof --help." if message else "")
+            elif _is_invalid_input(error):
+                code = _complain(str(error))
+            else:
+                raise
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            raise typer.Exit(130) from None
+
+
+def _complain(message: str) -> int:
+    if message:
+        print("error: " + " ".join(message.split()), file=sys.stderr)
+    return 2
+
+
+def _is_invalid_input(error: Exception) -> bool:
+    check = sys.modules.get("nqm.check")  # an InvalidInput can only come from there
+    return check is not None and isinstance(error, check.InvalidInput)
+
+
+def _epilog(*lines: str) -> str:
+    """Lines that Rich keeps apart and does not read as markup."""
+    return "\n".join(line.replace("[", "\\[") for line in lines)
+
+
+SAMPLE = (
+    "",
+    "A sample EXPERIMENT.toml (ready to run: examples/fedavg.toml, examples/cfl.toml):",
+    "    [problem]",
+    "    dim = 50",
+    "    mu = 1.0",
+    "    L = 20.0",
+    "    [drift]",
+    "    client = 0.01      # G², E‖δᵢ‖² of every client",
+    "    time = 100.0       # D², E‖ξₜᵢ‖² of every client and round",
+    "    noise = 1e-5       # σ² of every local step",
+    "    [federation]",
+    "    clients = 100",
+    "    sampled = 20       # leave out for all",
+    "    local_steps = 10",
+    "    rounds = 500",
+    "    [method]",
+    '    name = "cfl"       # or sgd, fedavg, fedprox, cl',
+    "    lr = 0.05",
+    '    weights = "lemma-b.4"',
+)
+
+app = typer.Typer(
+    cls=OneLineErrors,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="The convergence theory of federated learning under drift, as software that runs.",
+    epilog=_epilog(
+        "Begin with:  driftproof expect examples/fedavg.toml",
+        "All figures and tables:  driftproof reproduce",
+        "Every command explains itself:  driftproof simulate --help",
+    ),
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout and nothing else.")]
+ExperimentFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="EXPERIMENT.toml", show_default=False, help="Problem, drift, federation and method."
+    ),
+]
+OutFile = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE.nc", show_default=False, help="Also write all curves as netCDF."),
+]
+OutFolder = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the files go.")]
+Listed = Annotated[bool, typer.Option("--list", help="Only list what there is.")]
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r}: must be a whole number >= 1") from None
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from nqm.result import package_version
+
+        print(f"driftproof {package_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(epilog=_epilog("Example:  driftproof expect examples/cfl.toml --out cfl.nc", *SAMPLE))
+def expect(experiment: ExperimentFile, out: OutFile = None, as_json: Json = False) -> None:
+    """Exact expectations of every round, without sampling."""
+    import nqm
+
+    e = _read(experiment)
+    _check_file(out)
+    with _working("computing expectations"):
+        data = nqm.expect(e.problem, e.drift, e.federation, e.method)
+    if out:
+        nqm.save(data, out)
+    if as_json:
+        _print_json(_curves(data) | {"diverged_at": _round(int(data["diverged_at"])), "notes": _notes(data)})
+        return
+    console = _console()
+    console.print(f"[bold]Exact expectations[/bold] · {_describe(e)}", highlight=False)
+    _show_curves(console, {name: data[name].values for name in CURVES})
+    _show_ending(console, e, [int(data["diverged_at"])], data, out)
+    if int(data["diverged_at"]) < 0:
+        _hint(console, f"driftproof simulate {experiment}", "draws sample paths beside these curves")
+
+
+@app.command(
+    epilog=_epilog(
+        "Example:  driftproof simulate examples/cfl.toml --engine collapsed --seeds 100 --out paths.nc",
+        *SAMPLE,
+    )
+)
+def simulate(
+    experiment: ExperimentFile,
+    engine: Annotated[
+        str, typer.Option(help="steps, collapsed (the same in law, quicker) or reference.")
+    ] = "steps",
+    seeds: Annotated[int, typer.Option(parser=_whole, metavar="N", help="How many sample paths.")] = 10,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            parser=_whole, metavar="N", show_default=False, help="Paths at once; all cores by default."
+        ),
+    ] = None,
+    out: OutFile = None,
+    as_json: Json = False,
+) -> None:
+    """Sample paths, one a seed."""
+    import nqm
+
+    e = _read(experiment)
+    _check_file(out)
+    with _working(f"simulating {seeds} seeds", total=seeds) as step:
+        data = nqm.simulate(
+            e.problem,
+            e.drift,
+            e.federation,
+            e.method,
+            seeds=seeds,
+            engine=engine,
+            threads=threads,
+            progress=step,
+        )
+    if out:
+        nqm.save(data, out)
+    mean, error = _over_seeds(data)
+    ended = [int(t) for t in data["diverged_at"].values]
+    if as_json:
+        _print_json(
+            _curves(data)
+            | {
+                "seeds": data["seed"].values.tolist(),
+                "mean": {name: _plain(values) for name, values in mean.items()},
+                "standard_error": {name: _plain(values) for name, values in error.items()},
+                "diverged_at": [_round(t) for t in ended],
+                "notes": _notes(data),
+            }
+        )
+        return
+    console = _console()
+    console.print(
+        f"[bold]Mean of {len(ended)} seeds ± standard error[/bold], engine {engine} · {_describe(e)}",
+        highlight=False,
+    )
+    mean.pop("grad_norm_sq")  # four columns with errors are too wide for a terminal
+    _show_curves(console, mean, error)
+    _show_ending(console, e, ended, data, out)
+    _hint(console, f"driftproof expect {experiment}", "gives the same curves exactly, without sampling")
+
+
+@app.command(epilog=_epilog("Example:  driftproof figures cfl/fig-2 --out out"))
+def figures(
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", show_default=False, help="Which; all by default.")
+    ] = None,
+    listed: Listed = False,
+    out: OutFolder = Path("out"),
+) -> None:
+    """Draw figures of the papers: .png, .pdf and .nc each, and a gallery index.html."""
+    from plots import gallery, registry
+
+    chosen = registry.find("figure", ids or ())
+    console = _console()
+    if listed:
+        return _show_entries(console, chosen)
+    _check_folder(out)
+    made = []
+    with _working("drawing") as say:
+        for entry in chosen:
+            made += registry.draw(entry, out, say)
+    made.append(gallery.write(out))
+    for path in made:
+        console.print(str(path), highlight=False, soft_wrap=True)
+
+
+@app.command(epilog=_epilog("Example:  driftproof tables cfl/table-3 --json"))
+def tables(
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", show_default=False, help="Which; all by default.")
+    ] = None,
+    listed: Listed = False,
+    as_json: Json = False,
+) -> None:
+    """Print tables of the papers, the paper's value beside ours."""
+    from plots import registry
+
+    chosen = registry.find("table", ids or ())
+    if listed and as_json:
+        return _print_json(
+            [{"id": e.id, "paper": e.paper, "title": e.title, "runtime": e.runtime} for e in chosen]
+        )
+    console = _console()
+    if listed:
+        return _show_entries(console, chosen)
+    with _working("measuring") as say:
+        measured = {entry.id: entry.measure(say) for entry in chosen}
+    if as_json:
+        return _print_json(measured)
+    for entry in chosen:
+        _show_table(console, entry, measured[entry.id])
+
+
+@app.command(epilog=_epilog("Example:  driftproof reproduce --out out, then open out/index.html"))
+def reproduce(out: OutFolder = Path("out")) -> None:
+    """Make every figure and table that needs no GPU, and a gallery of them."""
+    from plots import gallery, registry
+
+    _check_folder(out)
+    console = _console()
+    with _working("reproducing") as say:
+        for entry in registry.find("figure"):
+            registry.draw(entry, out, say)
+        measured = [(entry, registry.tabulate(entry, out, say)) for entry in registry.find("table")]
+        index = gallery.write(out)
+    for entry, data in measured:
+        _show_table(console, entry, data)
+    console.print(f"\nFigures, data and tables: {index}", highlight=False, soft_wrap=True)
+
+
+@app.command(epilog=_epilog("Example:  driftproof bench --json > bench.json"))
+def bench(as_json: Json = False) -> None:
+    """Time the engines against a vectorised NumPy yardstick and the random-number floor."""
+    import benchmarks
+
+    with _working("timing") as say:
+        result = benchmarks.run(quick=False, progress=say)
+    if as_json:
+        return _print_json(result)
+    benchmarks.show(result, _console())
+
+
+def _read(path: Path) -> Any:
+    import nqm
+    from theory import weights
+
+    return nqm.Experiment.from_toml(path, named_weights=weights.named)
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder that can't be written to before the work begins, not after."""
+    from tempfile import TemporaryFile
+
+    from nqm import InvalidInput
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InvalidInput(f"--out {folder}: can't be written to ({error.strerror or error})") from None
+
+
+def _check_file(path: Path | None) -> None:
+    from nqm import InvalidInput
+
+    if path is None:
+        return
+    if path.is_dir():
+        raise InvalidInput(
+            f"--out {path}: is a folder; give the name of a file, such as {path / 'result.nc'}"
+        )
+    _check_folder(path.parent)
+
+
+def _console(stderr: bool = False) -> Console:
+    from rich.console import Console
+
+    return Console(stderr=stderr)
+
+
+@contextmanager
+def _working(what: str, total: int | None = None) -> Iterator[Callable[[Any], None]]:
+    """Progress on stderr; yields a function to call with a number of steps done, or with a few words."""
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = _console(stderr=True)
+    columns = [
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        *([BarColumn()] if total else []),
+        TimeElapsedColumn(),
+    ]
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=total)
+
+        def step(news: Any) -> None:
+            if isinstance(news, str):
+                progress.update(task, description=news)
+            else:
+                progress.advance(task, news)
+
+        yield step
+
+
+def _plain(values: Any) -> Any:
+    """Numbers as nested lists, with null for what is not finite: JSON knows no infinity."""
+    listed = values.tolist() if hasattr(values, "tolist") else values
+    if isinstance(listed, list):
+        return [_plain(x) for x in listed]
+    return None if isinstance(listed, float) and not math.isfinite(listed) else listed
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False, allow_nan=False))
+
+
+def _round(diverged_at: int) -> int | None:
+    return None if diverged_at < 0 else diverged_at
+
+
+def _curves(data: xr.Dataset) -> dict[str, Any]:
+    names = [str(name) for name in data.data_vars if name != "diverged_at"]
+    return {"round": data["round"].values.tolist()} | {name: _plain(data[name].values) for name in names}
+
+
+def _notes(data: xr.Dataset) -> list[str]:
+    """What a reader of the numbers must know: what they are conditioned on, and where they are not exact."""
+    notes = []
+    if data.attrs.get("conditioned_on", "nothing") != "nothing":
+        notes.append(f"given {data.attrs['conditioned_on']}")
+    if data.attrs.get("law", "gaussian") != "gaussian":
+        notes.append(data.attrs["law"])
+    return notes
+
+
+def _over_seeds(data: xr.Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Mean and standard error over the seeds; infinite from the round on at which any seed has diverged."""
+    import numpy as np
+
+    mean, error = {}, {}
+    count = data.sizes["seed"]
+    with np.errstate(all="ignore"):
+        for name in CURVES:
+            values = data[name].values
+            mean[name] = values.mean(axis=0)
+            spread = values.std(axis=0, ddof=1) if count > 1 else np.full(values.shape[1], np.nan)
+            error[name] = np.where(np.isfinite(mean[name]), spread / math.sqrt(count), np.inf)
+    return mean, error
+
+
+def _describe(e: Any) -> str:
+    f = e.federation
+    return (
+        f"{e.method.name}, lr {e.method.lr:g}, {f.S} of {f.clients} clients, "
+        f"K = {f.local_steps}, T = {f.rounds}, n = {e.problem.dim}"
+    )
+
+
+def _show_curves(console: Console, curves: dict[str, Any], errors: dict[str, Any] | None = None) -> None:
+    """A few rounds of every curve, evenly apart on a logarithmic scale."""
+    from rich import box
+    from rich.table import Table
+
+    from nqm.result import VARIABLES
+
+    T = len(curves["grad_norm"]) - 1
+    rounds = sorted({0, T, *(10**k for k in range(12) if 10**k < T), T // 2})
+    table = Table(box=box.SIMPLE_HEAD)
+    for heading in ("round", *(VARIABLES[name][0] for name in curves)):
+        table.add_column(heading, justify="right")
+
+    def cell(name: str, t: int) -> str:
+        value = curves[name][t]
+        if not math.isfinite(value):
+            return "diverged"
+        spread = errors[name][t] if errors else 0.0
+        return f"{value:.4g}" + (f" ± {spread:.1g}" if spread > 1e-12 * value else "")
+
+    for t in rounds:
+        table.add_row(str(t), *(cell(name, t) for name in curves))
+    console.print(table)
+
+
+def _show_ending(console: Console, e: Any, ended: list[int], data: xr.Dataset, out: Path | None) -> None:
+    """Divergence, what the numbers are conditioned on, and where they went."""
+    gone = [t for t in ended if t >= 0]
+    if gone:
+        who = "Diverged" if len(ended) == 1 else f"{len(gone)} of {len(ended)} seeds diverged, the first"
+        console.print(
+            f"{who} at round {min(gone)}: lower method.lr = {e.method.lr:g}; "
+            f"plain gradient descent is stable below 2/L = {2 / e.problem.L:.3g}.",
+            highlight=False,
+        )
+    for note in _notes(data):
+        console.print(f"Note: {note}.", highlight=False)
+    if out:
+        console.print(f"All {data.sizes['round']} rounds: {out}", highlight=False, soft_wrap=True)
+    else:
+        _hint(console, "--out FILE.nc", "keeps all rounds; --json prints them")
+
+
+def _hint(console: Console, command: str, effect: str) -> None:
+    console.print(f"[bold]{command}[/bold] {effect}.", highlight=False, soft_wrap=True)
+
+
+def _show_entries(console: Console, chosen: list[Entry]) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    for entry in chosen:
+        console.print(Text.assemble((entry.id, "bold"), f"  {entry.title} (about {entry.runtime})"))
+        console.print(Padding(Text(entry.expected, style="dim"), (0, 0, 0, 4)))
+
+
+def _show_table(console: Console, entry: Entry, data: Any) -> None:
+    from rich import box
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = entry.show(data)
+    table = Table(box=box.SIMPLE_HEAD, leading=1, pad_edge=False, collapse_padding=True)
+    for heading in grid.header:
+        table.add_column(heading, no_wrap=True)
+    for row in grid.rows:
+        cells = (cell.partition("\n") for cell in row)
+        table.add_row(*(Text.assemble((head, "bold"), line, (rest, "dim")) for head, line, rest in cells))
+    console.print(f"[bold]{entry.title}[/bold]", highlight=False)
+    console.print(table)
+    for sentence, items in grid.notes:
+        console.print(sentence, highlight=False, markup=False)
+        for item in items:
+            console.print(Padding(Text(item, style="dim"), (0, 0, 0, 2)))
+
+
+def main() -> None:
+    app(prog_name="driftproof")
+
+
+if __name__ == "__main__":
+    main()

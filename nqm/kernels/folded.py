@@ -1,0 +1,269 @@
+r"""The `collapsed` engine: K linear local steps folded into one Gaussian map, the same in law with far fewer draws.
+
+    d_K = -step * s * (curvature e + c) + Gaussian,     s = 1 + a + ... + a^(K-1)
+
+Whatever is white, here step noise, the random part of information loss, and drift that nobody remembers, enters the server's
+step only through a sum of independent Gaussians: its variances are added up and one normal is drawn for all of them.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from .model import (
+    FOUR_SUMS,
+    NO_MEMORY,
+    ONE_SUM,
+    TABLE,
+    add,
+    draw_clients,
+    fill,
+    judge,
+    remember,
+    sample,
+    scale,
+    zero,
+)
+from .random import (
+    CLIENT,
+    FOLDED,
+    OPTIONS,
+    SAMPLE,
+    SLOPE,
+    U,
+    absorb,
+    fma,
+    named,
+    named_normals,
+    normal_pair,
+    normals,
+)
+
+LANES = 64
+
+
+@njit(**OPTIONS)
+def fold(keep, K, summed, squares):  # type: ignore[no-untyped-def]
+    """sum_{k<K} a^k and sum_{k<K} a^2k."""
+    zero(summed)
+    zero(squares)
+    for _ in range(K):
+        for d in range(keep.size):
+            summed[d] = fma(summed[d], keep[d], 1.0)
+        for d in range(keep.size):
+            squares[d] = fma(squares[d], keep[d] * keep[d], 1.0)
+
+
+@njit(**OPTIONS)
+def run(m, seeds, out):  # type: ignore[no-untyped-def]
+    """Simulate every seed, client by client; ``out`` is (seeds, 3, T + 1)."""
+    width, N, K, T = m.lam.size, m.clients, m.local_steps, m.schedule.shape[0]
+    redrawn_slope = m.redrawn and m.sd_slope_client > 0
+    moving = m.sd_slope_time > 0 or redrawn_slope
+    four = N if m.memory == FOUR_SUMS else 1
+    table = N if m.memory == TABLE else 1
+    total, first, previous = np.zeros((N, width)), np.zeros((four, width)), np.zeros((four, width))
+    past = np.zeros((table, T if m.memory == TABLE else 1, width))
+    s_total, s_first, s_previous, s_past = total, first, previous, past
+    if moving:
+        s_total, s_first, s_previous = np.zeros((N, width)), np.zeros((four, width)), np.zeros((four, width))
+        s_past = np.zeros(past.shape)
+    drifting, stays, own_loss = np.zeros((N, width)), np.zeros((N, width)), np.zeros((N, width))
+    slope = np.zeros((N if m.slopes else 1, width))
+    e, update, c, x, h = np.empty(width), np.empty(width), np.empty(width), np.empty(width), np.empty(width)
+    keep, summed, squares, white = np.empty(width), np.empty(width), np.empty(width), np.empty(width)
+    z = np.empty((2, width))
+    z1, z2 = np.empty(width), np.empty(width)
+    curve = m.lam.copy()
+    order, active = np.arange(N), np.ones(N, dtype=np.bool_)
+    drifts = m.memory != NO_MEMORY or m.alpha > 0  # then a client's drift links rounds, and is drawn client by client
+    alpha_fresh = math.sqrt(1.0 - m.alpha * m.alpha)
+    # Redrawn client drift is one more drift that moves; next to a correlated one it needs its own draw.
+    separate = drifts and m.redrawn and m.sd_client > 0 and m.alpha > 0
+    var_moves = m.sd_time**2 + (m.sd_client**2 if m.redrawn else 0.0)
+    sd_moves = m.sd_time if separate else math.sqrt(var_moves)
+    # The case that matters most for speed: independent drift under even weights.
+    quick = m.memory == ONE_SUM and m.alpha == 0 and not m.slopes and (m.sd_loss_client == 0 or m.stateless)
+    share = m.server / m.sampled
+    for d in range(width):
+        keep[d] = 1.0 - m.step * (m.follow * m.lam[d] + m.prox)
+    fold(keep, K, summed, squares)
+
+    for s in range(seeds.size):
+        fold1, fold2 = named(seeds[s], FOLDED)
+        who1, who2 = named(seeds[s], CLIENT)
+        slope1, slope2 = named(seeds[s], SLOPE)
+        pick1, pick2 = named(seeds[s], SAMPLE)
+        fill(total, 0.0)
+        fill(first, 0.0)
+        fill(previous, 0.0)
+        fill(s_total, 0.0)
+        fill(s_first, 0.0)
+        fill(s_previous, 0.0)
+        fill(drifting, 0.0)
+        draw_clients(m, seeds[s], stays, own_loss, slope, z1, z2)
+        scale(e, 1.0, m.start)
+        judge(m, e, z1, out[s], 0)
+
+        for t in range(T):
+            p = m.schedule[t]
+            row = m.rows[t if m.memory == TABLE else 0]
+            forgotten = 1.0 - p[3]
+            if m.sampled < N:
+                r1, r2 = absorb(pick1, pick2, U(t + 1))
+                r1, r2 = absorb(r1, r2, U(0))
+                sample(m, r1, r2, t, order, active)
+            t1, t2 = absorb(fold1, fold2, U(t + 1))
+            # white drift of the offset: what nobody remembers, and the random part of the information loss
+            var_white = (0.0 if drifts else var_moves) + (forgotten * m.sd_loss) ** 2
+            if m.stateless:
+                var_white += (forgotten * m.sd_loss_client) ** 2
+            zero(update)
+            zero(white)
+            zero(c)  # summed over clients while they share one curvature
+
+            for i in range(N):
+                if not (active[i] or drifts):
+                    continue
+                j4 = i if m.memory == FOUR_SUMS else 0
+                jt = i if m.memory == TABLE else 0
+                if drifts and i % 2 == 0:  # the two halves of a pair go to two clients
+                    a1, a2 = absorb(t1, t2, U(i // 2))
+                    for d in range(width):
+                        z[0, d], z[1, d] = normal_pair(a1, a2, U(d))
+                moved = z[i % 2]
+                if quick:
+                    at_work = 1.0 if active[i] else 0.0
+                    past_share, share_now = at_work * p[2], at_work * p[3] * sd_moves
+                    for d in range(width):
+                        c[d] += fma(past_share, total[i, d], fma(share_now, moved[d], at_work * stays[i, d]))
+                    for d in range(width):
+                        total[i, d] = fma(sd_moves, moved[d], total[i, d])
+                    continue
+                if m.slopes:
+                    zero(c)
+                if active[i]:
+                    add(c, 1.0, stays[i])
+                    if m.sd_loss_client > 0 and not m.stateless:
+                        add(c, forgotten, own_loss[i])
+                if drifts:
+                    if m.alpha > 0:
+                        fresh = alpha_fresh if t > 0 else 1.0
+                        for d in range(width):
+                            drifting[i, d] = fma(m.alpha, drifting[i, d], fresh * moved[d])
+                        scale(x, sd_moves, drifting[i])
+                        if separate:
+                            named_normals(who1, who2, U(t + 1), U(i), z1, z2)
+                            add(x, m.sd_client, z1)
+                    else:
+                        scale(x, sd_moves, moved)
+                    remember(m.memory, p, t, x, h, total[i], first[j4], previous[j4], past[jt], row)
+                    if active[i]:
+                        add(c, 1.0, h)
+                if m.slopes:  # fold this client's own K steps
+                    zero(h)
+                    if moving:
+                        zero(x)
+                        if redrawn_slope:
+                            named_normals(who1, who2, U(t + 1), U(i), z1, z2)
+                            add(x, m.sd_slope_client, z2)
+                        if m.sd_slope_time > 0:
+                            named_normals(slope1, slope2, U(t + 1), U(i), z1, z2)
+                            add(x, m.sd_slope_time, z1)
+                        remember(m.memory, p, t, x, h, s_total[i], s_first[j4], s_previous[j4], s_past[jt], row)
+                    if active[i]:
+                        for d in range(width):
+                            curve[d] = m.lam[d] * (1.0 + slope[i, d] + h[d])
+                            keep[d] = 1.0 - m.step * (m.follow * curve[d] + m.prox)
+                        fold(keep, K, summed, squares)
+                        for d in range(width):
+                            c[d] = fma(forgotten, m.loss_shared[d], c[d])
+                            update[d] -= m.step * summed[d] * fma(curve[d], e[d], c[d])
+                        for d in range(width):
+                            white[d] += summed[d] * summed[d] * var_white + squares[d] * m.sd_noise**2
+
+            a1, a2 = absorb(t1, t2, U((N + 1) // 2))
+            normals(a1, a2, U(0), z1, z2)
+            if not m.slopes:
+                for d in range(width):
+                    c[d] += m.sampled * fma(m.lam[d], e[d], forgotten * m.loss_shared[d])
+                for d in range(width):
+                    update[d] = -m.step * summed[d] * c[d]
+                for d in range(width):
+                    white[d] = m.sampled * (summed[d] * summed[d] * var_white + squares[d] * m.sd_noise**2)
+            for d in range(width):
+                e[d] = fma(share, fma(m.step * math.sqrt(white[d]), z1[d], update[d]), e[d])
+            if not judge(m, e, z1, out[s], t + 1):
+                fill(out[s, :, t + 1 :], np.inf)
+                break
+
+
+@njit(**OPTIONS)
+def run_average(m, gain, pull, sd, seeds, out):  # type: ignore[no-untyped-def]
+    """The same when clients act only through their average, and a running sum is all the memory there is.
+
+    ``m`` is then one client with 1/S of the variance. Lanes are seeds, so that even a small problem fills the vectors:
+    e' = gain e - pull (stays + p_past total + p_t x + mean loss) + sd_t z. ``sd`` is (T, dim): all that is white.
+    """
+    T, n = m.schedule.shape[0], m.dim
+    e, total, stays = np.empty((n, LANES)), np.empty((n, LANES)), np.empty((n, LANES))
+    z1, z2 = np.empty(LANES), np.empty(LANES)
+    seed1, seed2 = np.empty(LANES, dtype=np.uint64), np.empty(LANES, dtype=np.uint64)
+    k1, k2 = np.empty(LANES, dtype=np.uint64), np.empty(LANES, dtype=np.uint64)
+    # Eight rounds are kept back and written together: a seed's curve is then filled a cache line at a time.
+    curves = np.empty((8, 3, LANES))
+    width = m.lam.size
+    one, none, unused = np.empty((1, width)), np.empty((1, width)), np.empty((1, width))
+    b1, b2 = np.empty(width), np.empty(width)
+    remembers = m.memory != NO_MEMORY
+    for block in range(0, seeds.size, LANES):
+        count = min(LANES, seeds.size - block)
+        lanes = (count + 7) // 8 * 8
+        for b in range(lanes):
+            seed = seeds[block + min(b, count - 1)]
+            seed1[b], seed2[b] = named(seed, FOLDED)
+            draw_clients(m, seed, one, none, unused, b1, b2)
+            for d in range(n):
+                stays[d, b] = one[0, d]
+                e[d, b] = m.start[d]
+                total[d, b] = 0.0
+        for t in range(T + 1):
+            g, excess, distance = curves[t % 8, 0], curves[t % 8, 1], curves[t % 8, 2]
+            for b in range(lanes):
+                g[b] = 0.0
+                excess[b] = 0.0
+                distance[b] = 0.0
+            if t > 0:
+                for b in range(lanes):
+                    a1, a2 = absorb(seed1[b], seed2[b], U(t))
+                    k1[b] = a1
+                    k2[b] = a2
+            for d in range(n):
+                if t > 0:
+                    p = m.schedule[t - 1]
+                    move, past, mean = p[3] * m.sd_time, p[2], (1.0 - p[3]) * m.loss_shared[d]
+                    for b in range(lanes):
+                        z1[b], z2[b] = normal_pair(k1[b], k2[b], U(d))
+                    keep, weigh, jolt = gain[d], -pull[d], sd[t - 1, d]
+                    if remembers:
+                        for b in range(lanes):
+                            c = fma(past, total[d, b], fma(move, z1[b], stays[d, b] + mean))
+                            total[d, b] = fma(m.sd_time, z1[b], total[d, b])
+                            e[d, b] = fma(keep, e[d, b], fma(weigh, c, jolt * z2[b]))
+                    else:
+                        for b in range(lanes):
+                            e[d, b] = fma(keep, e[d, b], fma(weigh, stays[d, b], jolt * z2[b]))
+                l1, l2, l0 = 0.5 * m.lam[d], m.lam_sq[d], m.counts[d]
+                for b in range(lanes):
+                    v = e[d, b] * e[d, b]
+                    g[b] = fma(l2, v, g[b])
+                    excess[b] = fma(l1, v, excess[b])
+                    distance[b] = fma(l0, v, distance[b])
+            if t % 8 == 7 or t == T:
+                for b in range(count):
+                    for i in range(3):
+                        for r in range(t % 8 + 1):
+                            out[block + b, i, t - t % 8 + r] = curves[r, i, b]

@@ -1,0 +1,181 @@
+"""The `steps` engine: every local step of every client drawn. `nqm.reference` is its slow, readable twin."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from .model import (
+    FOUR_SUMS,
+    NO_MEMORY,
+    ONE_SUM,
+    TABLE,
+    add,
+    draw_clients,
+    fill,
+    judge,
+    remember,
+    sample,
+    scale,
+    zero,
+)
+from .random import (
+    CLIENT,
+    COMMON,
+    NOISE,
+    OPTIONS,
+    SAMPLE,
+    SLOPE,
+    TIME,
+    U,
+    absorb,
+    fma,
+    named,
+    named_normals,
+    normal_pair,
+)
+
+
+@njit(**OPTIONS)
+def run(m, seeds, out):  # type: ignore[no-untyped-def]
+    """Simulate every seed; ``out`` is (seeds, 3, T + 1): squared gradient norm, excess loss, squared distance."""
+    width, N, K, T = m.lam.size, m.clients, m.local_steps, m.schedule.shape[0]
+    redrawn_slope = m.redrawn and m.sd_slope_client > 0
+    moving = m.sd_slope_time > 0 or redrawn_slope
+    # What the memory doesn't need is one row that nobody reads.
+    four = N if m.memory == FOUR_SUMS else 1
+    table = N if m.memory == TABLE else 1
+    total, first, previous = np.zeros((N, width)), np.zeros((four, width)), np.zeros((four, width))
+    past = np.zeros((table, T if m.memory == TABLE else 1, width))
+    s_total, s_first, s_previous, s_past = total, first, previous, past
+    if moving:
+        s_total, s_first, s_previous = np.zeros((N, width)), np.zeros((four, width)), np.zeros((four, width))
+        s_past = np.zeros(past.shape)
+    drifting, stays, own_loss = np.zeros((N, width)), np.zeros((N, width)), np.zeros((N, width))
+    slope = np.zeros((N if m.slopes else 1, width))
+    e, update, c, x, h = np.empty(width), np.empty(width), np.empty(width), np.empty(width), np.empty(width)
+    z1, z2, local, push, keep = np.empty(width), np.empty(width), np.empty(width), np.empty(width), np.empty(width)
+    curve = m.lam.copy()
+    order, active = np.arange(N), np.ones(N, dtype=np.bool_)
+    # A client that isn't at work still drifts, and that matters only if somebody will remember.
+    all_drift = m.memory != NO_MEMORY or m.alpha > 0
+    alpha_fresh = math.sqrt(1.0 - m.alpha * m.alpha)
+    jolt = -m.step * m.sd_noise
+    share = m.server / m.sampled
+    for d in range(width):
+        keep[d] = 1.0 - m.step * (m.follow * m.lam[d] + m.prox)
+
+    for s in range(seeds.size):
+        time1, time2 = named(seeds[s], TIME)
+        noise1, noise2 = named(seeds[s], NOISE)
+        who1, who2 = named(seeds[s], CLIENT)
+        common1, common2 = named(seeds[s], COMMON)
+        slope1, slope2 = named(seeds[s], SLOPE)
+        pick1, pick2 = named(seeds[s], SAMPLE)
+        fill(total, 0.0)
+        fill(first, 0.0)
+        fill(previous, 0.0)
+        fill(s_total, 0.0)
+        fill(s_first, 0.0)
+        fill(s_previous, 0.0)
+        fill(drifting, 0.0)
+        draw_clients(m, seeds[s], stays, own_loss, slope, z1, z2)
+        scale(e, 1.0, m.start)
+        judge(m, e, z1, out[s], 0)
+
+        for t in range(T):
+            p = m.schedule[t]
+            row = m.rows[t if m.memory == TABLE else 0]
+            forgotten = 1.0 - p[3]
+            if m.sampled < N:
+                r1, r2 = absorb(pick1, pick2, U(t + 1))
+                r1, r2 = absorb(r1, r2, U(0))
+                sample(m, r1, r2, t, order, active)
+            t1, t2 = absorb(time1, time2, U(t + 1))
+            n1, n2 = absorb(noise1, noise2, U(t + 1))
+            zero(update)
+
+            for i in range(N):
+                if not (active[i] or all_drift):
+                    continue
+                j4 = i if m.memory == FOUR_SUMS else 0
+                jt = i if m.memory == TABLE else 0
+                # x: this round's drift; z2: the random part of the information loss
+                a1, a2 = absorb(t1, t2, U(i))
+                for d in range(width):
+                    z1[d], z2[d] = normal_pair(a1, a2, U(d))
+                if m.alpha > 0:
+                    fresh = alpha_fresh if t > 0 else 1.0
+                    for d in range(width):
+                        drifting[i, d] = fma(m.alpha, drifting[i, d], fresh * z1[d])
+                        x[d] = m.sd_time * drifting[i, d]
+                else:
+                    for d in range(width):
+                        x[d] = m.sd_time * z1[d]
+                if m.redrawn and (m.sd_client > 0 or redrawn_slope):
+                    named_normals(who1, who2, U(t + 1), U(i), z1, local)  # local: the redrawn slope, used below
+                    for d in range(width):
+                        x[d] = fma(m.sd_client, z1[d], x[d])
+                if m.memory == NO_MEMORY:
+                    for d in range(width):
+                        c[d] = stays[i, d] + x[d]
+                elif m.memory == ONE_SUM:
+                    for d in range(width):
+                        c[d] = fma(p[2], total[i, d], fma(p[3], x[d], stays[i, d]))
+                    for d in range(width):
+                        total[i, d] += x[d]
+                else:
+                    remember(m.memory, p, t, x, h, total[i], first[j4], previous[j4], past[jt], row)
+                    for d in range(width):
+                        c[d] = stays[i, d] + h[d]
+                if forgotten != 0.0:
+                    for d in range(width):
+                        c[d] = fma(forgotten, fma(m.sd_loss, z2[d], m.loss_shared[d]), c[d])
+                    if m.sd_loss_client > 0:
+                        if m.stateless:
+                            named_normals(common1, common2, U(t + 1), U(i), z1, z2)
+                            scale(own_loss[i], m.sd_loss_client, z2)
+                        for d in range(width):
+                            c[d] = fma(forgotten, own_loss[i, d], c[d])
+                if m.slopes:  # this client's own curvature
+                    zero(h)
+                    if moving:
+                        zero(x)
+                        if redrawn_slope:
+                            scale(x, m.sd_slope_client, local)
+                        if m.sd_slope_time > 0:
+                            named_normals(slope1, slope2, U(t + 1), U(i), z1, z2)
+                            add(x, m.sd_slope_time, z1)
+                        remember(m.memory, p, t, x, h, s_total[i], s_first[j4], s_previous[j4], s_past[jt], row)
+                    for d in range(width):
+                        curve[d] = m.lam[d] * (1.0 + slope[i, d] + h[d])
+                        keep[d] = 1.0 - m.step * (m.follow * curve[d] + m.prox)
+                if not active[i]:
+                    continue
+
+                # w_k - w_0 <- a (w_k - w_0) - step (curvature e + c + noise), two steps at a time, one from each half of a pair
+                for d in range(width):
+                    push[d] = -m.step * fma(curve[d], e[d], c[d])
+                    local[d] = 0.0
+                a1, a2 = absorb(n1, n2, U(i))
+                for q in range(K // 2):
+                    base = U(q * m.dim)
+                    for d in range(width):
+                        v1, v2 = normal_pair(a1, a2, base + U(d))
+                        half_way = fma(keep[d], local[d], fma(jolt, v1, push[d]))
+                        local[d] = fma(keep[d], half_way, fma(jolt, v2, push[d]))
+                if K % 2 == 1:
+                    normals_left = U((K // 2) * m.dim)
+                    for d in range(width):
+                        v1, v2 = normal_pair(a1, a2, normals_left + U(d))
+                        local[d] = fma(keep[d], local[d], fma(jolt, v1, push[d]))
+                for d in range(width):
+                    update[d] += local[d]
+
+            for d in range(width):
+                e[d] = fma(share, update[d], e[d])
+            if not judge(m, e, z1, out[s], t + 1):
+                fill(out[s, :, t + 1 :], np.inf)
+                break
