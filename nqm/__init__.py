@@ -1,7 +1,7 @@
 """The noisy quadratic model: client, time and period drift for every method, sampled or exact.
 
-    import nqm
-    curve = nqm.expect(nqm.Quadratic(dim=50, L=20), nqm.Drift(time=100), nqm.Federation(), nqm.FedAvg(lr=0.01))
+import nqm
+curve = nqm.expect(nqm.Quadratic(dim=50, L=20), nqm.Drift(time=100), nqm.Federation(), nqm.FedAvg(lr=0.01))
 """
 
 from .check import InvalidInput

@@ -25,16 +25,16 @@ def runner(plan: Plan, folded: bool) -> Callable[[NDArray[np.uint64], Array], No
         from .kernels.steps import run as run_steps
 
         numbers = model(plan)
-        return lambda seeds, out: run_steps(numbers, seeds, out)
+        return lambda seeds, out: run_steps(numbers, room(numbers), seeds, out)
 
     from .kernels import folded as loops
 
     if not aggregates(plan):
         numbers = model(plan)
-        return lambda seeds, out: loops.run(numbers, seeds, out)
+        return lambda seeds, out: loops.run(numbers, room(numbers), seeds, out)
     numbers = model(plan, plan.federation.S)
     if not white_or_even(plan):
-        return lambda seeds, out: loops.run(numbers, seeds, out)
+        return lambda seeds, out: loops.run(numbers, room(numbers), seeds, out)
     gain, pull, sd = average_map(plan, numbers)
     return lambda seeds, out: loops.run_average(numbers, gain, pull, sd, seeds, out)
 
@@ -45,6 +45,15 @@ def aggregates(plan: Plan) -> bool:
     All share one gain, and either everyone takes part or nothing outlives a round.
     """
     return not plan.slopes and (not plan.federation.partial or not plan.persists)
+
+
+def work(plan: Plan, folded: bool) -> float:
+    """Client steps x directions of one seed, what its time is proportional to."""
+    federation = plan.federation
+    clients = 1 if folded and aggregates(plan) else federation.slots
+    steps = 1 if folded and not plan.slopes else federation.local_steps
+    history = federation.rounds / 2 if isinstance(plan.weights, Table) else 1
+    return max(1.0, plan.dim * federation.rounds * clients * (steps + history))
 
 
 def white_or_even(plan: Plan) -> bool:
@@ -144,6 +153,19 @@ def model(plan: Plan, average_of: int = 0) -> Model:
 
 def pad(values: Array, width: int) -> Array:
     """Zeros up to whole vectors: a padded direction has no curvature, no start and no noise that is ever read."""
-    out = np.zeros((*values.shape[:-1], width))
+    out = aligned((*values.shape[:-1], width))
     out[..., : values.shape[-1]] = values
     return out
+
+
+def room(numbers: Model) -> Array:
+    """Rows to work in, one set a call, because calls run side by side."""
+    return aligned((14, numbers.lam.size))
+
+
+def aligned(shape: tuple[int, ...]) -> Array:
+    """Zeros that begin at a cache line: a vector that straddles two costs twice."""
+    size = math.prod(shape) * 8
+    raw = np.zeros(size + 64, dtype=np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size].view(np.float64).reshape(shape)

@@ -30,7 +30,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from .check import InvalidInput, memory, number
-from .compiled import LANES, pad
+from .compiled import LANES, aligned, pad
 from .drift import Drift
 from .experiment import Experiment
 from .federation import Federation
@@ -69,10 +69,16 @@ def expect(
         clients = draw_clients(problem, drift, federation, seed)
         conditioned = f"the clients of seed {seed}"
     plan = Plan(experiment, clients)
-    rates = None if lr is None else np.array([number("lr", x, 0.0, open_low=True) for x in np.atleast_1d(np.asarray(lr))])
+    rates = (
+        None if lr is None else np.array([number("lr", x, 0.0, open_low=True) for x in np.atleast_1d(np.asarray(lr))])
+    )
     methods = [method] if rates is None else [method.with_lr(float(x)) for x in rates]
     T, n = federation.rounds, problem.dim
-    memory(len(methods) * (T + 1) * n * 8 * 3, f"expect with {len(methods)} rates", "lower rounds, dim or the number of rates")
+    memory(
+        len(methods) * (T + 1) * n * 8 * 3,
+        f"expect with {len(methods)} rates",
+        "lower rounds, dim or the number of rates",
+    )
 
     with np.errstate(over="ignore", invalid="ignore"):  # a rate that diverges is reported as such, not warned about
         if compiled and not norm and not plan.slopes:
@@ -83,7 +89,11 @@ def expect(
     coords: dict[str, Any] = {} if rates is None else {"lr": rates}
     if rates is None:
         curves = {name: values[0] for name, values in curves.items()}
-    law = "gaussian" if _is_gaussian(plan) else "mixture: grad_norm and excess_loss_var are Gaussian closures, the rest is exact"
+    law = (
+        "gaussian"
+        if _is_gaussian(plan)
+        else "mixture: grad_norm and excess_loss_var are Gaussian closures, the rest is exact"
+    )
     return dataset(experiment, "expect", curves, coords, conditioned_on=conditioned, law=law)
 
 
@@ -278,7 +288,20 @@ def _compiled_curves(plan: Plan, methods: list[Method]) -> dict[str, Array]:
     sums = np.empty((4, len(methods), plan.federation.rounds + 1))
     start = pad(plan.experiment.problem.start, width)
     gamma, beta, noise, offset = (pad(x, width) for x in (r.gamma, r.beta, r.noise, r.offset))
-    run(gamma, beta, noise, f.transition, f.load, f.force, f.var, offset, start, lam, sums)
+    run(
+        gamma,
+        beta,
+        noise,
+        f.transition,
+        f.load,
+        f.force,
+        f.var,
+        offset,
+        start,
+        lam,
+        aligned((9 + len(f.transition), width)),
+        sums,
+    )
     return dict(zip(("grad_norm_sq", "excess_loss", "distance_sq", "excess_loss_var"), sums, strict=True))
 
 

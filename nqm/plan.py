@@ -53,7 +53,9 @@ class Plan:
             shape = (federation.clients, self.experiment.problem.dim)
             for name in ("delta", "slope"):
                 if np.shape(getattr(self.clients, name)) != shape:
-                    raise InvalidInput(f"clients.{name} has shape {np.shape(getattr(self.clients, name))}: must be {shape}")
+                    raise InvalidInput(
+                        f"clients.{name} has shape {np.shape(getattr(self.clients, name))}: must be {shape}"
+                    )
 
     @property
     def drift(self) -> Drift:

@@ -69,7 +69,9 @@ class Path:
                 local = w
                 for k in range(federation.local_steps):
 
-                    def gradient(v: Array, k: int = k, H: Array = H, offset: Array = offset, noise: Array = noise) -> Array:
+                    def gradient(
+                        v: Array, k: int = k, H: Array = H, offset: Array = offset, noise: Array = noise
+                    ) -> Array:
                         return H @ (v - problem.optimum) + offset + noise[k]
 
                     local = method.local_step(local, w, gradient, federation.local_steps)

@@ -104,8 +104,11 @@ class writing:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if kind is None:
-            os.replace(self.temporary, self.path)
-            return
+            try:
+                os.replace(self.temporary, self.path)
+                return
+            except OSError as failed:
+                error = failed
         self.temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise InvalidInput(f"{self.path}: can't be written ({error.strerror or error})") from None

@@ -158,7 +158,9 @@ def as_weights(given: Weights | ArrayLike | Sequence[Sequence[float]]) -> Weight
     rows = np.zeros((T, T))
     for t, row in enumerate(listed):
         if len(row) not in (t + 1, T):
-            raise InvalidInput(f"method.weights[{t}] has {len(row)} numbers: row t must have t + 1 = {t + 1} (or all {T})")
+            raise InvalidInput(
+                f"method.weights[{t}] has {len(row)} numbers: row t must have t + 1 = {t + 1} (or all {T})"
+            )
         rows[t, : len(row)] = row
     return Table(rows)
 
@@ -172,5 +174,9 @@ def for_rounds(weights: Weights, rounds: int) -> Weights:
     if isinstance(weights, Table):
         return Table(weights.rows[:rounds, :rounds], weights.name)
     return Schedule(
-        weights.first[:rounds], weights.middle[:rounds], weights.previous[:rounds], weights.current[:rounds], weights.name
+        weights.first[:rounds],
+        weights.middle[:rounds],
+        weights.previous[:rounds],
+        weights.current[:rounds],
+        weights.name,
     )

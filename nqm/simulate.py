@@ -20,6 +20,7 @@ from .plan import Clients, Plan
 from .problem import Quadratic
 from .result import dataset
 
+BATCH_WORK = 3e8  # client steps x directions, about a third of a second
 ENGINES = ("reference", "steps", "collapsed")
 Progress = Callable[[int], None]
 
@@ -53,7 +54,9 @@ def simulate(
         run, batch = reference.runner(plan), 1
         workers = 1
     else:
-        run, batch = compiled.runner(plan, engine == "collapsed"), max(1, min(64, -(-len(names) // workers)))
+        run = compiled.runner(plan, engine == "collapsed")
+        # Small enough that progress moves and an interrupt is heard, large enough that starting a batch costs nothing.
+        batch = max(1, min(64, -(-len(names) // workers), int(BATCH_WORK / compiled.work(plan, engine == "collapsed"))))
         memory(workers * compiled.state_size(plan), "the clients' state", "lower clients, dim or threads")
     out = np.empty((len(names), 3, points))
     chunks = [slice(i, i + batch) for i in range(0, len(names), batch)]

@@ -94,7 +94,11 @@ def tune(
             rates, scores = rates[order], scores[order]
     best = int(np.argmin(scores))
     if not np.isfinite(scores[best]):
-        reason = "diverges" if criterion != "rounds" else f"diverges or stays above eps = {eps:g} in {federation.rounds} rounds"
+        reason = (
+            "diverges"
+            if criterion != "rounds"
+            else f"diverges or stays above eps = {eps:g} in {federation.rounds} rounds"
+        )
         raise InvalidInput(f"lrs = {low:g} to {high:g}: every rate {reason}; try lower rates or more rounds")
     near = np.flatnonzero(scores <= (1 + PLATEAU) * scores[best])
     finite = np.flatnonzero(np.isfinite(scores)) if criterion != "rounds" else near

@@ -132,9 +132,7 @@ class TestSimulate:
         paths = np.array(told["grad_norm"])
         assert paths.shape == (3, 7)
         np.testing.assert_allclose(told["mean"]["grad_norm"], paths.mean(axis=0))
-        np.testing.assert_allclose(
-            told["standard_error"]["grad_norm"], paths.std(axis=0, ddof=1) / 3**0.5, atol=1e-15
-        )
+        np.testing.assert_allclose(told["standard_error"]["grad_norm"], paths.std(axis=0, ddof=1) / 3**0.5, atol=1e-15)
 
     def test_threads_do_not_change_the_numbers(self, toml):
         one, two = (run("simulate", toml(), "--threads", n, "--seeds", 4, "--json").stdout for n in (1, 2))
@@ -152,9 +150,7 @@ class TestSimulate:
         assert "2 of 2 seeds diverged" in run("simulate", path, "--seeds", 2).stdout
 
     def test_summary_and_file(self, toml, tmp_path):
-        result = run(
-            "simulate", toml(), "--seeds", 2, "--engine", "collapsed", "--out", tmp_path / "paths.nc"
-        )
+        result = run("simulate", toml(), "--seeds", 2, "--engine", "collapsed", "--out", tmp_path / "paths.nc")
         assert result.exit_code == 0
         assert "engine collapsed" in result.stdout
         assert nqm.load(tmp_path / "paths.nc").sizes == {"seed": 2, "round": 7}

@@ -68,9 +68,7 @@ class TestRegistry:
     def test_asked_for_twice_is_made_once(self):
         assert len(registry.find("figure", ["cfl/fig-2", "cfl/fig-2"])) == 1
 
-    @pytest.mark.parametrize(
-        ("id", "hint"), [("cfl/fig-3", "did you mean cfl/fig-2"), ("x", "cfl/fig-2, cfl/table-3")]
-    )
+    @pytest.mark.parametrize(("id", "hint"), [("cfl/fig-3", "did you mean cfl/fig-2"), ("x", "cfl/fig-2, cfl/table-3")])
     def test_unknown_id_is_one_line(self, id, hint):
         with pytest.raises(nqm.InvalidInput, match=hint) as caught:
             registry.find("figure", [id])
@@ -110,9 +108,7 @@ class TestSettings:
             assert not e.method.weights_for(500).remembers
 
     def test_the_papers_values(self):
-        printed = {
-            name: tuple(map(float, rates)) for name, *rates in map(str.split, PRINTED.strip().splitlines())
-        }
+        printed = {name: tuple(map(float, rates)) for name, *rates in map(str.split, PRINTED.strip().splitlines())}
         assert printed == cfl_table3.PAPER
         assert sum(map(len, cfl_table3.PAPER.values())) == 24
 

@@ -58,8 +58,8 @@ def fold(keep, K, summed, squares):  # type: ignore[no-untyped-def]
 
 
 @njit(**OPTIONS)
-def run(m, seeds, out):  # type: ignore[no-untyped-def]
-    """Simulate every seed, client by client; ``out`` is (seeds, 3, T + 1)."""
+def run(m, room, seeds, out):  # type: ignore[no-untyped-def]
+    """Simulate every seed, client by client; ``out`` is (seeds, 3, T + 1). ``room``: 14 aligned rows to work in."""
     width, N, K, T = m.lam.size, m.clients, m.local_steps, m.schedule.shape[0]
     redrawn_slope = m.redrawn and m.sd_slope_client > 0
     moving = m.sd_slope_time > 0 or redrawn_slope
@@ -73,11 +73,10 @@ def run(m, seeds, out):  # type: ignore[no-untyped-def]
         s_past = np.zeros(past.shape)
     drifting, stays, own_loss = np.zeros((N, width)), np.zeros((N, width)), np.zeros((N, width))
     slope = np.zeros((N if m.slopes else 1, width))
-    e, update, c, x, h = np.empty(width), np.empty(width), np.empty(width), np.empty(width), np.empty(width)
-    keep, summed, squares, white = np.empty(width), np.empty(width), np.empty(width), np.empty(width)
-    z = np.empty((2, width))
-    z1, z2 = np.empty(width), np.empty(width)
-    curve = m.lam.copy()
+    e, update, c, x, h = room[0], room[1], room[2], room[3], room[4]
+    keep, summed, squares, white, curve = room[5], room[6], room[7], room[8], room[9]
+    z1, z2, z = room[10], room[11], room[12:14]
+    scale(curve, 1.0, m.lam)
     order, active = np.arange(N), np.ones(N, dtype=np.bool_)
     drifts = m.memory != NO_MEMORY or m.alpha > 0  # then a client's drift links rounds, and is drawn client by client
     alpha_fresh = math.sqrt(1.0 - m.alpha * m.alpha)
@@ -140,7 +139,6 @@ def run(m, seeds, out):  # type: ignore[no-untyped-def]
                     past_share, share_now = at_work * p[2], at_work * p[3] * sd_moves
                     for d in range(width):
                         c[d] += fma(past_share, total[i, d], fma(share_now, moved[d], at_work * stays[i, d]))
-                    for d in range(width):
                         total[i, d] = fma(sd_moves, moved[d], total[i, d])
                     continue
                 if m.slopes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from numba import njit
 
 from .model import dot
@@ -10,15 +9,16 @@ from .random import OPTIONS, fma
 
 
 @njit(**OPTIONS)
-def run(gammas, betas, noises, transition, load, force, white, offset, begin, lam, sums):  # type: ignore[no-untyped-def]
+def run(gammas, betas, noises, transition, load, force, white, offset, begin, lam, room, sums):  # type: ignore[no-untyped-def]
     """Curves of every method into ``sums``, (4, methods, T + 1): E||g||^2, excess loss, squared distance, Var of the loss.
 
     One method at a time, so that all it works on stays in the nearest cache, and moments are summed where they arise.
+    ``room``: 9 + factors rows to work in, aligned by the caller, because the compiler's own arrays need not be.
     """
     T, n, m = load.shape[0], lam.size, transition.shape[0]
-    k, cross = np.empty((m, n)), np.empty(n)
-    e, v, second, fourth = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    lam_sq, half_lam, counts, half_lam_sq = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    e, v, second, fourth, cross = room[0], room[1], room[2], room[3], room[4]
+    lam_sq, half_lam, counts, half_lam_sq = room[5], room[6], room[7], room[8]
+    k = room[9:]
     for d in range(n):
         lam_sq[d] = lam[d] * lam[d]
         half_lam[d] = 0.5 * lam[d]

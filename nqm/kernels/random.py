@@ -34,7 +34,9 @@ def _as_bits(typingctx: Any, x: Any) -> Any:  # the 64 bits of this float
 @intrinsic
 def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
     """a*b + c, rounded once."""
-    return types.float64(types.float64, types.float64, types.float64), lambda ctx, builder, sig, args: builder.fma(*args)
+    return types.float64(types.float64, types.float64, types.float64), lambda ctx, builder, sig, args: builder.fma(
+        *args
+    )
 
 
 U = np.uint64

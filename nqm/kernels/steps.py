@@ -39,8 +39,11 @@ from .random import (
 
 
 @njit(**OPTIONS)
-def run(m, seeds, out):  # type: ignore[no-untyped-def]
-    """Simulate every seed; ``out`` is (seeds, 3, T + 1): squared gradient norm, excess loss, squared distance."""
+def run(m, room, seeds, out):  # type: ignore[no-untyped-def]
+    """Simulate every seed; ``out`` is (seeds, 3, T + 1): squared gradient norm, excess loss, squared distance.
+
+    ``room``: 11 rows to work in, aligned by the caller, because the compiler's own arrays need not be.
+    """
     width, N, K, T = m.lam.size, m.clients, m.local_steps, m.schedule.shape[0]
     redrawn_slope = m.redrawn and m.sd_slope_client > 0
     moving = m.sd_slope_time > 0 or redrawn_slope
@@ -55,9 +58,9 @@ def run(m, seeds, out):  # type: ignore[no-untyped-def]
         s_past = np.zeros(past.shape)
     drifting, stays, own_loss = np.zeros((N, width)), np.zeros((N, width)), np.zeros((N, width))
     slope = np.zeros((N if m.slopes else 1, width))
-    e, update, c, x, h = np.empty(width), np.empty(width), np.empty(width), np.empty(width), np.empty(width)
-    z1, z2, local, push, keep = np.empty(width), np.empty(width), np.empty(width), np.empty(width), np.empty(width)
-    curve = m.lam.copy()
+    e, update, c, x, h = room[0], room[1], room[2], room[3], room[4]
+    z1, z2, local, push, keep, curve = room[5], room[6], room[7], room[8], room[9], room[10]
+    scale(curve, 1.0, m.lam)
     order, active = np.arange(N), np.ones(N, dtype=np.bool_)
     # A client that isn't at work still drifts, and that matters only if somebody will remember.
     all_drift = m.memory != NO_MEMORY or m.alpha > 0

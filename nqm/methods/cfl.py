@@ -54,5 +54,3 @@ class CL(CFL):
     def check_federation(self, clients: int) -> None:
         if clients != 1:
             raise fail("federation.clients", clients, "must be 1 for method.name = 'cl'")
-
-
