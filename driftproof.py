@@ -33,9 +33,7 @@ class OneLineErrors(TyperGroup):
         kwargs["standalone_mode"] = False
         try:
             code = super().main(*args, **kwargs)
-        except (
-            BrokenPipeError
-        ):  # the reader of a pipe has had enough; keep the interpreter from writing at exit
+        except BrokenPipeError:  # the reader of a pipe has had enough; keep the interpreter from writing at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = 1
         except MemoryError as error:
@@ -114,9 +112,7 @@ app = typer.Typer(
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout and nothing else.")]
 ExperimentFile = Annotated[
     Path,
-    typer.Argument(
-        metavar="EXPERIMENT.toml", show_default=False, help="Problem, drift, federation and method."
-    ),
+    typer.Argument(metavar="EXPERIMENT.toml", show_default=False, help="Problem, drift, federation and method."),
 ]
 OutFile = Annotated[
     Path | None,
@@ -180,15 +176,11 @@ def expect(experiment: ExperimentFile, out: OutFile = None, as_json: Json = Fals
 )
 def simulate(
     experiment: ExperimentFile,
-    engine: Annotated[
-        str, typer.Option(help="steps, collapsed (the same in law, quicker) or reference.")
-    ] = "steps",
+    engine: Annotated[str, typer.Option(help="steps, collapsed (the same in law, quicker) or reference.")] = "steps",
     seeds: Annotated[int, typer.Option(parser=_whole, metavar="N", help="How many sample paths.")] = 10,
     threads: Annotated[
         int | None,
-        typer.Option(
-            parser=_whole, metavar="N", show_default=False, help="Paths at once; all cores by default."
-        ),
+        typer.Option(parser=_whole, metavar="N", show_default=False, help="Paths at once; all cores by default."),
     ] = None,
     out: OutFile = None,
     as_json: Json = False,
@@ -274,9 +266,7 @@ def tables(
 
     chosen = registry.find("table", ids or ())
     if listed and as_json:
-        return _print_json(
-            [{"id": e.id, "paper": e.paper, "title": e.title, "runtime": e.runtime} for e in chosen]
-        )
+        return _print_json([{"id": e.id, "paper": e.paper, "title": e.title, "runtime": e.runtime} for e in chosen])
     console = _console()
     if listed:
         return _show_entries(console, chosen)
@@ -344,9 +334,7 @@ def _check_file(path: Path | None) -> None:
     if path is None:
         return
     if path.is_dir():
-        raise InvalidInput(
-            f"--out {path}: is a folder; give the name of a file, such as {path / 'result.nc'}"
-        )
+        raise InvalidInput(f"--out {path}: is a folder; give the name of a file, such as {path / 'result.nc'}")
     _check_folder(path.parent)
 
 

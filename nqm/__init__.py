@@ -15,7 +15,7 @@ from .problem import Quadratic
 from .result import load, save
 from .schedule import Schedule, Table
 from .simulate import ENGINES, simulate
-from .tune import Tuned, tune
+from .tune import Tuned, stability_limit, tune
 
 __all__ = [
     "CFL",
@@ -40,5 +40,6 @@ __all__ = [
     "load",
     "save",
     "simulate",
+    "stability_limit",
     "tune",
 ]

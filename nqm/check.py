@@ -37,7 +37,7 @@ def number(
         allowed += f" {left} {low:g}"
     if high < math.inf:
         allowed += (" and" if low > -math.inf else "") + f" {right} {high:g}"
-    if isinstance(value, bool) or not isinstance(value, (int, float)) and not hasattr(value, "__float__"):
+    if isinstance(value, bool) or (not isinstance(value, (int, float)) and not hasattr(value, "__float__")):
         raise fail(field, value, allowed)
     try:
         x = float(value)

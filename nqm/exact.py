@@ -2,20 +2,22 @@ r"""The `expect` engine: first and second moments of every round, with no sampli
 
 In the eigenbasis the directions part, and one round of a linear method is, in a direction of eigenvalue lambda,
 
-    d_K = -step * s * (lambda e + c) - step * sum_k a^(K-k) nu_k,     a = 1 - step (follow lambda + prox),  s = sum_{k<K} a^k,
-    e' = e + server * average of d_K over the sampled clients.
+    a = 1 - step (follow lambda + prox),   s = 1 + a + ... + a^(K-1),
+    d_K = -step s (lambda e + c) - step (sum over k of a^(K-k) nu_k),
+    e' = e + server (average of d_K over the sampled clients).
 
-So e' = gamma e - beta c - noise, where c is the clients' offset: drift that stays, drift that is remembered, information loss.
-What makes c of one round depend on c of another is a handful of *factors* y of each client (its delta, the running sums of its
-drift) with y' = Phi y + fresh and c = load_t . y + fresh. Their covariances do not depend on the direction, so they are computed
-once; what is left to iterate per direction is Var e and k = Cov(e, y):
+So e' = gamma e - beta c - noise, where c is the clients' offset: drift that stays, drift that is remembered,
+information loss. What makes c of one round depend on c of another is a handful of *factors* y of each client (its
+delta, the running sums of its drift) with y' = Phi y + fresh and c = load_t . y + fresh. Their covariances do not
+depend on the direction and are computed once; what is left to iterate per direction is Var e and k = Cov(e, y):
 
     Var e' = gamma^2 Var e - 2 gamma beta load_t.k + beta^2 Var c / S + noise / S
     k'     = gamma Phi k - beta Cov(c, y') / N.
 
-Clients are independent and centred, and S of N are sampled anew each round, so the average over a sample has the covariance
-Var(c)/S within a round and Cov(c_s, c_t)/N between rounds: the recursion is exact under partial participation. What isn't is
-Gaussianity: who was sampled is remembered through whatever persists, so E||g|| and Var f are then Gaussian closures, and say so.
+Clients are independent and centred, and S of N are sampled anew each round, so the average over a sample has the
+covariance Var(c)/S within a round and Cov(c_s, c_t)/N between rounds: the recursion is exact under partial
+participation. What isn't is Gaussianity: who was sampled is remembered through whatever persists, so E||g|| and Var f
+are then Gaussian closures, and the result says so.
 
 With slopes the gain gamma itself differs between clients or rounds; `_with_slopes` carries second moments through that.
 """
@@ -59,7 +61,8 @@ def expect(
 
     lr: learning rates to compute at once, in place of the method's own; adds a dimension ``lr``.
     seed: slopes that stay with a client make the gain of a round a random matrix whose moments close only given the
-        clients; unless ``clients`` are passed, those of ``seed`` are taken, and ``conditioned_on`` in the attributes says so.
+        clients; unless ``clients`` are passed, those of ``seed`` are taken, and ``conditioned_on`` in the
+        attributes says so.
     norm: also E||g||, by a one-dimensional integral a round.
     compiled: run the recursion through Numba, which pays from the second call of a process on (for ``norm=False``).
     """
@@ -133,7 +136,8 @@ def _is_gaussian(plan: Plan) -> bool:
 class Factors:
     """Everything that links the offsets of two rounds, for one client and one direction.
 
-    transition: Phi, (m, m). load: (T, m), c_t = load_t . y_t + fresh. force: (T, m), Cov(c_t, y_{t+1}). var: (T,), Var c_t.
+    transition: Phi, (m, m). load: (T, m), c_t = load_t . y_t + fresh. force: (T, m), Cov(c_t, y_{t+1}). var:
+        (T,), Var c_t.
     """
 
     transition: Array
@@ -189,7 +193,8 @@ def _remembered(plan: Plan, var: float, a: float) -> Factors:
 
         c_t = first x_1 + middle (S - x_1 - x_{t-1}) + previous x_{t-1} + current x_t.
 
-    With g_m = 1 + a + ... + a^(m-1):  Cov(x_1, S_m) = Cov(x_m, S_m) = g_m, Cov(x_1, x_m) = a^(m-1), Var S_m = sum_j (2 g_j - 1).
+    With g_m = 1 + a + ... + a^(m-1):  Cov(x_1, S_m) = Cov(x_m, S_m) = g_m,  Cov(x_1, x_m) = a^(m-1),
+    Var S_m = (2 g_1 - 1) + ... + (2 g_m - 1).
     """
     w = plan.weights
     assert isinstance(w, Schedule)
@@ -215,7 +220,7 @@ def _remembered(plan: Plan, var: float, a: float) -> Factors:
     force[0, 0] = fresh[0]
     load = np.stack([first, total, last], axis=1)
     transition = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, a], [0.0, 0.0, a]])
-    used = load.any(axis=0)
+    used = [bool(load[:, j].any()) for j in range(3)]
     used[2] |= a > 0 and used[1]  # x_{t-1} enters the running sum
     keep = np.flatnonzero(used)
     return Factors(transition[keep[:, None], keep], load[:, keep], var * force[:, keep], var * variance)
@@ -233,7 +238,7 @@ def _remembered_by_table(plan: Plan, var: float, a: float) -> Factors:
 
 @dataclass(frozen=True)
 class Round:
-    """One round as a map e' = gamma e - beta c - noise; gamma, beta and the noise's variance are (methods, directions)."""
+    """One round as a map e' = gamma e - beta c - noise. The first three are (methods, directions)."""
 
     gamma: Array
     beta: Array
@@ -263,7 +268,7 @@ def _round(plan: Plan, methods: list[Method]) -> Round:
 
 
 def _without_slopes(plan: Plan, methods: list[Method]) -> tuple[Array, Array]:
-    """All clients share their gain: the recursion of this module's docstring, all methods and directions side by side."""
+    """All clients share their gain: the recursion above, all methods and directions side by side."""
     T, n = plan.federation.rounds, plan.dim
     r = _round(plan, methods)
     columns = len(methods) * n
@@ -281,28 +286,22 @@ def _without_slopes(plan: Plan, methods: list[Method]) -> tuple[Array, Array]:
 def _compiled_curves(plan: Plan, methods: list[Method]) -> dict[str, Array]:
     from .kernels.moments import run
 
+    arguments = compiled_arguments(plan, methods)
+    run(*arguments)
+    return dict(zip(("grad_norm_sq", "excess_loss", "distance_sq", "excess_loss_var"), arguments[-1], strict=True))
+
+
+def compiled_arguments(plan: Plan, methods: list[Method]) -> tuple[Array, ...]:
+    """What `nqm.kernels.moments.run` takes, padded; the last one is where the curves go."""
     width = -(-plan.dim // LANES) * LANES
     r = _round(plan, methods)
     f = r.factors
-    lam = pad(plan.experiment.problem.eigenvalues, width)
+    padded = [pad(x, width) for x in (r.gamma, r.beta, r.noise)]
+    problem = plan.experiment.problem
+    ends = [pad(x, width) for x in (r.offset, problem.start, problem.eigenvalues)]
+    room = aligned((9 + len(f.transition), width))
     sums = np.empty((4, len(methods), plan.federation.rounds + 1))
-    start = pad(plan.experiment.problem.start, width)
-    gamma, beta, noise, offset = (pad(x, width) for x in (r.gamma, r.beta, r.noise, r.offset))
-    run(
-        gamma,
-        beta,
-        noise,
-        f.transition,
-        f.load,
-        f.force,
-        f.var,
-        offset,
-        start,
-        lam,
-        aligned((9 + len(f.transition), width)),
-        sums,
-    )
-    return dict(zip(("grad_norm_sq", "excess_loss", "distance_sq", "excess_loss_var"), sums, strict=True))
+    return (*padded, f.transition, f.load, f.force, f.var, *ends, room, sums)
 
 
 def recursion(
@@ -354,7 +353,6 @@ def _with_slopes(plan: Plan, method: Method) -> tuple[Array, Array]:
             "client_slope): remembered slopes make the gains of two rounds dependent; use engine = steps or collapsed"
         )
     T, N, S, n = plan.federation.rounds, plan.federation.slots, plan.federation.S, plan.dim
-    lam = plan.experiment.problem.eigenvalues
     given = plan.clients
     rows = N if given is not None else 1
     memory(8 * 8 * rows * n * len(factors(plan).transition), "expect with slopes", "lower clients or dim")

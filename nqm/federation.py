@@ -53,4 +53,4 @@ class Federation:
     @property
     def partial(self) -> bool:
         """Whether a round sees only some of the clients that carry a state."""
-        return self.S < self.slots
+        return self.slots > self.S

@@ -5,8 +5,9 @@ For Q = ||g||^2 with independent g_j ~ N(m_j, v_j), the Laplace transform phi(s)
     E sqrt(Q) = 1/sqrt(pi) int_0^inf -phi'(s) s^(-1/2) ds = 2/sqrt(pi) int_0^inf F(u) du,   s = u^2,
     F(u) = phi(u^2) sum_j [ v_j / (1 + 2 u^2 v_j) + m_j^2 / (1 + 2 u^2 v_j)^2 ].
 
-F is even and analytic. With u = sinh(y) / sqrt(E Q) its nearest poles are at |Im y| = pi/4 or beyond, so the trapezoidal rule
-in y converges like exp(-2 pi (pi/4) / h): h = 0.15 leaves 1e-14. The tail falls at least like exp(-2y).
+F is even and analytic. With u = sinh(y) / sqrt(E Q) its nearest poles are at |Im y| = pi/4 or beyond, so the
+trapezoidal rule in y converges like exp(-2 pi (pi/4) / h): h = 0.15 leaves 1e-14. The tail falls at least like
+exp(-2y).
 """
 
 from __future__ import annotations

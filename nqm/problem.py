@@ -1,7 +1,8 @@
 r"""The quadratic that everybody minimises: f(w) = 1/2 w^T A w + b^T w with A = U^T diag(lambda) U.
 
-The printed objective of `cfl`, Section 5.1, is w^T A w + B^T w + C, whose gradient is 2Aw + B; the paper iterates Aw + B,
-and so do we. All engines but `reference` work with e = w - w* in the eigenbasis of A, where the directions part.
+The printed objective of `cfl`, Section 5.1, is w^T A w + B^T w + C, whose gradient is 2Aw + B; the paper
+iterates Aw + B, and so do we. All engines but `reference` work with e = w - w* in the eigenbasis of A, where the
+directions part.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ Array = NDArray[np.float64]
 class Quadratic:
     """A convex quadratic in ``dim`` dimensions with eigenvalues in [mu, L].
 
-    spectrum: ``"midpoint"`` (middles of dim equal cells of [mu, L]), ``"linspace"`` (ends included), ``"uniform"`` (random),
-        ``"log"`` (geometric, needs mu > 0), or a list of dim eigenvalues.
+    spectrum: ``"midpoint"`` (middles of dim equal cells of [mu, L]), ``"linspace"`` (ends included),
+        ``"uniform"`` (random), ``"log"`` (geometric, needs mu > 0), or a list of dim eigenvalues.
     rotation: ``"haar"`` for a random orthogonal U, ``"none"`` for U = 1.
     b, w0: a scale (that many standard normals) or a list of dim coordinates.
     seed: names what is random about the problem itself.
 
-    A direction of exact eigenvalue zero has no minimiser unless b vanishes there: drawn b are projected on the range of A,
-    given ones outside it are refused. Distances are to the nearest minimiser.
+    A direction of exact eigenvalue zero has no minimiser unless b vanishes there: drawn b are projected on the
+    range of A, given ones outside it are refused. Distances are to the nearest minimiser.
     """
 
     dim: int = 50
@@ -66,8 +67,7 @@ class Quadratic:
             put(self, "spectrum", values)
             put(self, "mu", low)
             put(self, "L", number("problem.L", high, 0.0, open_low=True))
-        assert self.mu is not None and self.L is not None
-        if self.mu > self.L:
+        if self.mu > self.L:  # type: ignore[operator]  # both are numbers by now
             raise fail("problem.mu", self.mu, f"must be at most problem.L = {self.L:g}")
         for name in ("b", "w0"):
             value: Any = getattr(self, name)
@@ -85,8 +85,7 @@ class Quadratic:
 
     @cached_property
     def eigenvalues(self) -> Array:
-        assert self.mu is not None and self.L is not None
-        mu, L, n = self.mu, self.L, self.dim
+        mu, L, n = float(self.mu or 0.0), float(self.L or 0.0), self.dim
         if isinstance(self.spectrum, tuple):
             return np.array(self.spectrum)
         if self.spectrum == "linspace":

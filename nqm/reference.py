@@ -59,13 +59,13 @@ class Path:
             p = plan.weights.row(t)
             for i in range(federation.slots):
                 self.drift(t, i)
-            chosen = range(federation.slots)
+            chosen = np.arange(federation.slots)
             if federation.partial:
                 chosen = sample(self.seed, 0, t, federation.clients, federation.S)
             updates = []
-            for i in chosen:
-                H, offset = self.objective(t, int(i), p)
-                noise = self.noise(t, int(i))
+            for client in chosen.tolist():
+                H, offset = self.objective(t, client, p)
+                noise = self.noise(t, client)
                 local = w
                 for k in range(federation.local_steps):
 

@@ -9,8 +9,8 @@ anything, at the price of remembering every round.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -146,12 +146,12 @@ def _check_sums(total: NDArray[np.float64]) -> None:
         raise InvalidInput(f"method.weights[{t}] sums to {total[t]:.12g}: the weights of a round must sum to 1")
 
 
-def as_weights(given: Weights | ArrayLike | Sequence[Sequence[float]]) -> Weights:
+def as_weights(given: Any) -> Weights:
     """Weights from what a user gives: a `Schedule`, a `Table`, a square array, or a list whose row t has t numbers."""
     if isinstance(given, (Schedule, Table)):
         return given
     try:
-        listed = [[float(x) for x in row] for row in given]  # type: ignore[union-attr]
+        listed = [[float(x) for x in row] for row in given]
     except (TypeError, ValueError):
         raise fail("method.weights", given, "must be a schedule or a list with one row of numbers a round") from None
     T = len(listed)

@@ -38,8 +38,9 @@ def simulate(
 ) -> xr.Dataset:
     """Sample paths of ``seeds`` (a count, or the seeds themselves), with dimensions (seed, round).
 
-    engine: ``"steps"`` draws every local step; ``"collapsed"`` folds the K linear steps into one Gaussian map, the same in law
-        and far quicker; ``"reference"`` is plain NumPy that reads like the papers, on the same draws as ``"steps"``.
+    engine: ``"steps"`` draws every local step; ``"collapsed"`` folds the K linear steps into one Gaussian map,
+        the same in law and far quicker; ``"reference"`` is plain NumPy that reads like the papers, on the same draws
+        as ``"steps"``.
     threads: how many seeds run at once (default: all cores). The bits do not depend on it.
     clients: condition on these clients instead of drawing them by seed.
     progress: called with the number of seeds done since the last call.

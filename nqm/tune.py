@@ -12,7 +12,7 @@ from .drift import Drift
 from .exact import expect
 from .federation import Federation
 from .methods import Method
-from .plan import Clients
+from .plan import Clients, geometric
 from .problem import Quadratic
 
 CRITERIA = ("final", "mean-log", "rounds")
@@ -25,7 +25,6 @@ class Tuned:
     """A tuned rate. A bare argmin on a flat curve means nothing: ``plateau`` is the range within 5 % of the best score.
 
     lrs, scores: all rates that were tried, in order; an infinite score is a rate that diverged or never reached eps.
-    stable_to: the largest rate tried that stayed finite (nan if none did).
     at_edge: the best rate is an end of the range tried, so a better one may lie outside.
     """
 
@@ -35,8 +34,28 @@ class Tuned:
     lrs: Array
     scores: Array
     criterion: str
-    stable_to: float
     at_edge: bool
+
+
+def stability_limit(problem: Quadratic, federation: Federation, method: Method) -> float:
+    """The rate above which some direction of the mean grows: |1 - beta lambda| reaches 1 (slopes left aside).
+
+    A rate just beyond it is not yet infinite after T rounds, so that a grid of finite runs would overstate it.
+    """
+    K, lam = federation.local_steps, problem.eigenvalues
+
+    def contracts(lr: float) -> bool:
+        step, follow, prox, server = method.with_lr(lr).linear(K)
+        beta = server * step * geometric(1.0 - step * (follow * lam + prox), K)
+        return bool(np.all(np.abs(1.0 - beta * lam)[lam > 0] < 1.0))
+
+    low, high = 0.0, 1.0 / float(lam.max())
+    while contracts(high):
+        low, high = high, 2.0 * high
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if contracts(middle) else (low, middle)
+    return low
 
 
 def default_rates(problem: Quadratic, count: int = 24) -> Array:
@@ -101,7 +120,6 @@ def tune(
         )
         raise InvalidInput(f"lrs = {low:g} to {high:g}: every rate {reason}; try lower rates or more rounds")
     near = np.flatnonzero(scores <= (1 + PLATEAU) * scores[best])
-    finite = np.flatnonzero(np.isfinite(scores)) if criterion != "rounds" else near
     return Tuned(
         best=float(rates[best]),
         score=float(scores[best]),
@@ -109,7 +127,6 @@ def tune(
         lrs=rates,
         scores=scores,
         criterion=criterion if eps is None else f"{criterion} to {eps:g}",
-        stable_to=float(rates[finite[-1]]) if finite.size else float("nan"),
         at_edge=len(rates) > 1 and float(rates[best]) in (low, high),
     )
 

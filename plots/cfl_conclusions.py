@@ -53,9 +53,7 @@ def better_and_smoother(panel: Panel) -> tuple[str, str]:
     smoother = all(panel["CFL"]["roughness"] < panel[m]["roughness"] for m in BASELINES)
     pairs = [f"{m} {panel[m]['score']:.3g} / {panel[m]['roughness']:.2g}" for m in (*BASELINES, "CFL")]
     words = f"{'better' if better else 'not better'}, {'smoother' if smoother else 'not smoother'}"
-    return (
-        "supported" if better and smoother else "not supported"
-    ), f"{words}: score / roughness " + ", ".join(pairs)
+    return ("supported" if better and smoother else "not supported"), f"{words}: score / roughness " + ", ".join(pairs)
 
 
 def loss_is_worse(panel: Panel) -> tuple[str, str]:

@@ -60,18 +60,14 @@ def draw(data: xr.Dataset) -> Any:
             )
             for path in of["path_grad_norm"].values:
                 finite = np.isfinite(path)
-                panel.plot(
-                    of["round"].values[finite], path[finite], color=look.color, lw=0.3, alpha=0.6, zorder=3
-                )
+                panel.plot(of["round"].values[finite], path[finite], color=look.color, lw=0.3, alpha=0.6, zorder=3)
             marks = [k for k in MARKED[j] if k < len(x)]
             style = {"color": look.color, "ls": look.dashes, "marker": look.marker, "markevery": marks}
             panel.plot(x, mean, lw=1.4, ms=4.2, mec="white", mew=0.5, zorder=4 + 0.1 * j, **style)
         details = f"$L={one['L']:g}$,  $\\mu={one['mu']:g}$,  $E\\|\\xi\\|^2={one['time']:g}$"
         panel_title(panel, setting, details)
         if diverged:
-            panel.text(
-                0.97, 0.97, "\n".join(diverged), transform=panel.transAxes, ha="right", va="top", fontsize=6.5
-            )
+            panel.text(0.97, 0.97, "\n".join(diverged), transform=panel.transAxes, ha="right", va="top", fontsize=6.5)
         panel.set_xscale("symlog", linthresh=1, linscale=0.35)
         ticks = [0, *(t for t in (1, 10, 100) if t < T / 2), T]
         panel.set_xticks(ticks, [str(t) for t in ticks])
@@ -100,9 +96,7 @@ def draw(data: xr.Dataset) -> Any:
         Patch(color=MUTED, alpha=0.25, lw=0, label="± 2 std"),
         Line2D([], [], color=MUTED, lw=0.5, label="sample paths"),
     ]
-    fig.legend(
-        handles=handles, loc="outside upper center", ncols=len(handles), columnspacing=1.6, handlelength=2.8
-    )
+    fig.legend(handles=handles, loc="outside upper center", ncols=len(handles), columnspacing=1.6, handlelength=2.8)
     fig.supxlabel(data.attrs["ours"], fontsize=6.5, color=MUTED)
     return fig
 

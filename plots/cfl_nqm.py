@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-import numpy as np
 import xarray as xr
 
 import nqm
-from nqm.plan import geometric
 from theory.weights import lemma_b4
 
 from .registry import Progress, quiet
@@ -103,34 +101,13 @@ def experiment(setting: Setting, method: str, choices: Choices = CHOICES, lr: fl
         seed=choices.seed,
     )
     drift = nqm.Drift(client=CLIENT, time=setting.time, noise=NOISE, loss_mean=loss, loss_var=loss / 1000)
-    federation = nqm.Federation(
-        clients=choices.clients, local_steps=choices.local_steps, rounds=choices.rounds
-    )
+    federation = nqm.Federation(clients=choices.clients, local_steps=choices.local_steps, rounds=choices.rounds)
     if method == "FedAvg":
         return nqm.Experiment(problem, drift, federation, nqm.FedAvg(lr))
     if method == "FedProx":
         return nqm.Experiment(problem, drift, federation, nqm.FedProx(lr, prox=choices.prox))
     weights = lemma_b4(choices.rounds, D2=setting.time, R2=drift.loss_sq(choices.dim))
     return nqm.Experiment(problem, drift, federation, nqm.CFL(lr, weights=weights))
-
-
-def stability_limit(e: nqm.Experiment) -> float:
-    r"""The rate above which some direction of the mean grows: |1 - beta lambda| reaches 1.
-
-    A rate just beyond it is not yet infinite after T rounds, so a grid of finite runs would overstate it.
-    """
-    K, lam = e.federation.local_steps, e.problem.eigenvalues
-
-    def contracts(lr: float) -> bool:
-        step, follow, prox, server = e.method.with_lr(lr).linear(K)
-        beta = server * step * geometric(1.0 - step * (follow * lam + prox), K)
-        return bool(np.all(np.abs(1.0 - beta * lam)[lam > 0] < 1.0))
-
-    low, high = 0.0, 4.0 / float(lam.max())
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if contracts(middle) else (low, middle)
-    return low
 
 
 @cache
@@ -141,7 +118,7 @@ def run(setting: Setting, method: str, choices: Choices = CHOICES) -> Run:
     best = e.method.with_lr(tuned.best)
     curve = nqm.expect(e.problem, e.drift, e.federation, best)
     paths = nqm.simulate(e.problem, e.drift, e.federation, best, seeds=choices.paths, engine="collapsed")
-    return Run(tuned, stability_limit(e), curve, paths)
+    return Run(tuned, nqm.stability_limit(e.problem, e.federation, e.method), curve, paths)
 
 
 def all_runs(choices: Choices = CHOICES, progress: Progress = quiet) -> dict[tuple[str, str], Run]:

@@ -48,9 +48,7 @@ def layout(data: dict[str, Any]) -> Grid:
     ]
     for number, c in enumerate(data["conclusions"], 1):
         against = [
-            f"{p['setting']}: {p['verdict']}; {p['numbers']}"
-            for p in c["panels"]
-            if p["verdict"] != "supported"
+            f"{p['setting']}: {p['verdict']}; {p['numbers']}" for p in c["panels"] if p["verdict"] != "supported"
         ]
         notes.append(
             (

@@ -134,7 +134,5 @@ def tabulate(entry: Entry, out: Path, progress: Progress = quiet) -> Any:
     """Measure a table; leaves .json."""
     data = entry.measure(progress)
     with writing(entry.path(out, ".json")) as temporary:
-        temporary.write_text(
-            json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
-        )
+        temporary.write_text(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     return data

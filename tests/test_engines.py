@@ -28,8 +28,8 @@ def whitened(difference: np.ndarray, covariance: np.ndarray) -> np.ndarray:
 def check_law(samples: np.ndarray, exact: np.ndarray) -> None:
     """Sample means (seeds, rounds) against exact ones.
 
-    Under the hypothesis the whitened scores are standard normal, so rms^2 over ~60 of them exceeds 1.3^2 with probability below 1e-3,
-    and one of 60 exceeds 5 with probability 3e-5.
+    Under the hypothesis the whitened scores are standard normal, so rms^2 over ~60 of them exceeds 1.3^2 with
+    probability below 1e-3, and one of 60 exceeds 5 with probability 3e-5.
     """
     difference = samples.mean(axis=0) - exact
     covariance = np.atleast_2d(np.cov(samples.T)) / len(samples)
@@ -58,10 +58,7 @@ class TestSameLaw:
 
     def compare(self, case: Case, engine: str, seeds: int) -> None:
         exact = expect(*case.parts, clients=case.clients)
-        for first in range(0, seeds, 50_000):
-            names = range(first, min(first + 50_000, seeds))
-            part = simulate(*case.parts, seeds=names, engine=engine, clients=case.clients)
-            paths = part if first == 0 else nqm_concat(paths, part)
+        paths = simulate(*case.parts, seeds=seeds, engine=engine, clients=case.clients)
         for curve in CURVES:
             check_law(paths[curve].values[:, 1:], exact[curve].values[1:])
         if exact.attrs["law"] == "gaussian":
@@ -88,12 +85,6 @@ class TestSameLaw:
             square = (loss[:, t] - loss[:, t].mean()) ** 2
             z = (square.mean() - exact["excess_loss_var"].values[t]) / (square.std() / np.sqrt(len(loss)))
             assert abs(z) < 5
-
-
-def nqm_concat(a, b):  # type: ignore[no-untyped-def]
-    import xarray as xr
-
-    return xr.concat([a, b], dim="seed", combine_attrs="override")
 
 
 @all_cases(SAMPLED_ONLY)

@@ -22,7 +22,7 @@ from plots.cfl_conclusions import (
     roughness,
     tolerates_higher_rates,
 )
-from plots.cfl_nqm import CHOICES, METHODS, SETTINGS, Choices, experiment, stability_limit
+from plots.cfl_nqm import CHOICES, METHODS, SETTINGS, Choices, experiment
 from plots.style import LOOKS, styled
 
 SMALL = Choices(dim=6, clients=5, local_steps=3, rounds=12, paths=4)
@@ -116,7 +116,7 @@ class TestSettings:
     @pytest.mark.parametrize("setting", SETTINGS[:4], ids=lambda s: s.name)
     def test_stability_limit(self, setting, method):
         e = experiment(setting, method)
-        limit = stability_limit(e)
+        limit = nqm.stability_limit(e.problem, e.federation, e.method)
         top = e.problem.eigenvalues.max() + (CHOICES.prox if method == "FedProx" else 0.0)
         assert limit == pytest.approx(2 / top, rel=1e-12)
         still = nqm.Drift()

@@ -2,8 +2,9 @@ r"""The `collapsed` engine: K linear local steps folded into one Gaussian map, t
 
     d_K = -step * s * (curvature e + c) + Gaussian,     s = 1 + a + ... + a^(K-1)
 
-Whatever is white, here step noise, the random part of information loss, and drift that nobody remembers, enters the server's
-step only through a sum of independent Gaussians: its variances are added up and one normal is drawn for all of them.
+Whatever is white, here step noise, the random part of information loss, and drift that nobody remembers,
+enters the server's step only through a sum of independent Gaussians: its variances are added up and one normal is
+drawn for all of them.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ LANES = 64
 
 
 @njit(**OPTIONS)
-def fold(keep, K, summed, squares):  # type: ignore[no-untyped-def]
+def fold(keep, K, summed, squares):
     """sum_{k<K} a^k and sum_{k<K} a^2k."""
     zero(summed)
     zero(squares)
@@ -58,7 +59,7 @@ def fold(keep, K, summed, squares):  # type: ignore[no-untyped-def]
 
 
 @njit(**OPTIONS)
-def run(m, room, seeds, out):  # type: ignore[no-untyped-def]
+def run(m, room, seeds, out):
     """Simulate every seed, client by client; ``out`` is (seeds, 3, T + 1). ``room``: 14 aligned rows to work in."""
     width, N, K, T = m.lam.size, m.clients, m.local_steps, m.schedule.shape[0]
     redrawn_slope = m.redrawn and m.sd_slope_client > 0
@@ -200,7 +201,7 @@ def run(m, room, seeds, out):  # type: ignore[no-untyped-def]
 
 
 @njit(**OPTIONS)
-def run_average(m, gain, pull, sd, seeds, out):  # type: ignore[no-untyped-def]
+def run_average(m, gain, pull, sd, seeds, out):
     """The same when clients act only through their average, and a running sum is all the memory there is.
 
     ``m`` is then one client with 1/S of the variance. Lanes are seeds, so that even a small problem fills the vectors:

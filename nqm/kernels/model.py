@@ -52,34 +52,34 @@ class Model(NamedTuple):
 
 # Array expressions would do for the next four, but take seconds to compile: they carry checks and error messages.
 @njit(**OPTIONS)
-def fill(a, value):  # type: ignore[no-untyped-def]
+def fill(a, value):
     for i in range(a.shape[0]):
         for d in range(a.shape[1]):
             a[i, d] = value
 
 
 @njit(**OPTIONS)
-def zero(a):  # type: ignore[no-untyped-def]
+def zero(a):
     for d in range(a.size):
         a[d] = 0.0
 
 
 @njit(**OPTIONS)
-def scale(a, k, x):  # type: ignore[no-untyped-def]
+def scale(a, k, x):
     """a <- k x"""
     for d in range(a.size):
         a[d] = k * x[d]
 
 
 @njit(**OPTIONS)
-def add(a, k, x):  # type: ignore[no-untyped-def]
+def add(a, k, x):
     """a <- a + k x"""
     for d in range(a.size):
         a[d] = fma(k, x[d], a[d])
 
 
 @njit(**INLINE)
-def dot(a, b):  # type: ignore[no-untyped-def]
+def dot(a, b):
     """sum a b in a fixed order of eight lanes, the same on every machine."""
     s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
     for i in range(0, a.size, 8):
@@ -96,7 +96,7 @@ def dot(a, b):  # type: ignore[no-untyped-def]
 
 
 @njit(**OPTIONS)
-def remember(kind, p, t, x, h, total, first, previous, past, row):  # type: ignore[no-untyped-def]
+def remember(kind, p, t, x, h, total, first, previous, past, row):
     """h <- sum_tau p_tau x_tau, given x = x_t and running sums of the past, which are then brought up to date."""
     if kind == NO_MEMORY:
         for d in range(x.size):
@@ -127,7 +127,7 @@ def remember(kind, p, t, x, h, total, first, previous, past, row):  # type: igno
 
 
 @njit(**INLINE)
-def judge(m, e, square, out, t):  # type: ignore[no-untyped-def]
+def judge(m, e, square, out, t):
     """Write down round t; False once a number is no longer finite. ``square`` is room for e^2."""
     for d in range(e.size):
         square[d] = e[d] * e[d]
@@ -137,7 +137,7 @@ def judge(m, e, square, out, t):  # type: ignore[no-untyped-def]
 
 
 @njit(**OPTIONS)
-def draw_clients(m, seed, stays, own_loss, slope, z1, z2):  # type: ignore[no-untyped-def]
+def draw_clients(m, seed, stays, own_loss, slope, z1, z2):
     """What stays with each client: drift, its own mean information loss, slope."""
     who1, who2 = named(seed, CLIENT)
     common1, common2 = named(seed, COMMON)
@@ -160,7 +160,7 @@ def draw_clients(m, seed, stays, own_loss, slope, z1, z2):  # type: ignore[no-un
 
 
 @njit(**OPTIONS)
-def sample(m, k1, k2, t, order, active):  # type: ignore[no-untyped-def]
+def sample(m, k1, k2, t, order, active):
     """Mark who takes part in round t; `draws.sample` is the readable twin."""
     for i in range(m.clients):
         order[i] = i

@@ -9,10 +9,11 @@ from .random import OPTIONS, fma
 
 
 @njit(**OPTIONS)
-def run(gammas, betas, noises, transition, load, force, white, offset, begin, lam, room, sums):  # type: ignore[no-untyped-def]
-    """Curves of every method into ``sums``, (4, methods, T + 1): E||g||^2, excess loss, squared distance, Var of the loss.
+def run(gammas, betas, noises, transition, load, force, white, offset, begin, lam, room, sums):
+    """Curves of every method into ``sums``, (4, methods, T + 1).
 
-    One method at a time, so that all it works on stays in the nearest cache, and moments are summed where they arise.
+    They are E||g||^2, the excess loss, the squared distance and the variance of the loss. One method at a time, so
+    that all it works on stays in the nearest cache, and moments are summed where they arise.
     ``room``: 9 + factors rows to work in, aligned by the caller, because the compiler's own arrays need not be.
     """
     T, n, m = load.shape[0], lam.size, transition.shape[0]

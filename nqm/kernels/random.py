@@ -1,4 +1,4 @@
-r"""Random numbers inside compiled loops: the same named draws as `nqm.draws`, written so that loops over them vectorise.
+r"""Random numbers inside compiled loops: the named draws of `nqm.draws`, written so that loops over them vectorise.
 
 Fused multiply-adds are written out, never left to the compiler, so that every machine computes the same bits.
 """
@@ -52,20 +52,20 @@ SLOPE, NOISE, SAMPLE, FOLDED = U(Purpose.SLOPE), U(Purpose.NOISE), U(Purpose.SAM
 
 
 @njit(**INLINE)
-def mix(z):  # type: ignore[no-untyped-def]
+def mix(z):
     z = (z ^ (z >> U(30))) * M1
     z = (z ^ (z >> U(27))) * M2
     return z ^ (z >> U(31))
 
 
 @njit(**INLINE)
-def absorb(k1, k2, value):  # type: ignore[no-untyped-def]
+def absorb(k1, k2, value):
     part = (U(value) + U(1)) * G
     return mix(k1 ^ part), mix(k2 + part)
 
 
 @njit(**INLINE)
-def named(seed, purpose):  # type: ignore[no-untyped-def]
+def named(seed, purpose):
     """The key of (seed, purpose, task 0), still to be extended by round and client."""
     k1, k2 = absorb(START1, START2, seed)
     k1, k2 = absorb(k1, k2, purpose)
@@ -73,7 +73,7 @@ def named(seed, purpose):  # type: ignore[no-untyped-def]
 
 
 @njit(**INLINE)
-def word(k1, k2, c):  # type: ignore[no-untyped-def]
+def word(k1, k2, c):
     z = c * G + k1
     z = (z ^ (z >> U(30))) * M1
     z = z ^ k2
@@ -82,7 +82,7 @@ def word(k1, k2, c):  # type: ignore[no-untyped-def]
 
 
 @njit(**INLINE)
-def normal_pair(k1, k2, c):  # type: ignore[no-untyped-def]
+def normal_pair(k1, k2, c):
     """`draws.normal_pairs` for one counter, with the polynomials of fdlibm so that loops over it vectorise."""
     h1 = word(k1, k2, c + c)
     h2 = word(k1, k2, c + c + U(1))
@@ -123,14 +123,14 @@ def normal_pair(k1, k2, c):  # type: ignore[no-untyped-def]
 
 
 @njit(**OPTIONS)
-def normals(k1, k2, start, cos, sin):  # type: ignore[no-untyped-def]
+def normals(k1, k2, start, cos, sin):
     """Fill two arrays with the pairs of a stream from number ``start`` on; `draws.normal_pairs` is its twin."""
     for d in range(cos.size):
         cos[d], sin[d] = normal_pair(k1, k2, start + U(d))
 
 
 @njit(**OPTIONS)
-def named_normals(k1, k2, round, client, cos, sin):  # type: ignore[no-untyped-def]
+def named_normals(k1, k2, round, client, cos, sin):
     """The pairs of the stream that (k1, k2) names for a round and a client."""
     k1, k2 = absorb(k1, k2, round)
     k1, k2 = absorb(k1, k2, client)
@@ -138,8 +138,8 @@ def named_normals(k1, k2, round, client, cos, sin):  # type: ignore[no-untyped-d
 
 
 @njit(**OPTIONS)
-def random_floor(seeds, width, pairs):  # type: ignore[no-untyped-def]
-    """Draw ``pairs`` vectors of normal pairs a seed and only add them up: the least that step-level sampling can cost."""
+def random_floor(seeds, width, pairs):
+    """Draw ``pairs`` vectors of normal pairs a seed and only add them up: the least that sampling every step costs."""
     acc = np.zeros(width)
     for s in range(seeds.size):
         k1, k2 = absorb(START1, START2, seeds[s])

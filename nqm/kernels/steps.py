@@ -39,7 +39,7 @@ from .random import (
 
 
 @njit(**OPTIONS)
-def run(m, room, seeds, out):  # type: ignore[no-untyped-def]
+def run(m, room, seeds, out):
     """Simulate every seed; ``out`` is (seeds, 3, T + 1): squared gradient norm, excess loss, squared distance.
 
     ``room``: 11 rows to work in, aligned by the caller, because the compiler's own arrays need not be.
@@ -158,7 +158,7 @@ def run(m, room, seeds, out):  # type: ignore[no-untyped-def]
                 if not active[i]:
                     continue
 
-                # w_k - w_0 <- a (w_k - w_0) - step (curvature e + c + noise), two steps at a time, one from each half of a pair
+                # d <- a d - step (curvature e + c + noise) for d = w_k - w_0, two steps from the two halves of a pair
                 for d in range(width):
                     push[d] = -m.step * fma(curve[d], e[d], c[d])
                     local[d] = 0.0

@@ -16,8 +16,8 @@ NAMED = {"current": Schedule.current_only, "uniform": Schedule.uniform}
 class CFL(FedAvg):
     """Algorithm 2 of `cfl`: the gradient is p_t grad f_t + sum_{tau<t} p_tau (grad f_tau + information loss).
 
-    weights: ``"uniform"``, ``"current"``, a `Schedule` (those of Lemma B.4 and Theorem 4.9 come from ``theory.weights``), or a
-        table of weights whose row t has t numbers that sum to one. Only the engines' arithmetic is here; no theorem.
+    weights: ``"uniform"``, ``"current"``, a `Schedule` (those of Lemma B.4 and Theorem 4.9 come from
+        ``theory.weights``), or a table of weights whose row t has t numbers that sum to one.
     """
 
     weights: Any = "uniform"
