@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from plots.registry import Entry
+    from theory.claims import Row
 
 CURVES = ("grad_norm_sq", "grad_norm", "excess_loss", "distance_sq")
 
@@ -295,6 +296,90 @@ def reproduce(out: OutFolder = Path("out")) -> None:
     console.print(f"\nFigures, data and tables: {index}", highlight=False, soft_wrap=True)
 
 
+@app.command(
+    epilog=_epilog(
+        "Example:  driftproof weights --rounds 4 --D2 1 --R2 0.5 --alpha 0.8",
+        "The same without negative weights:  driftproof weights --rounds 4 --D2 1 --R2 0.5 --alpha 0.8 --nonnegative",
+    )
+)
+def weights(
+    rounds: Annotated[int, typer.Option(parser=_whole, metavar="T", help="How many rounds, the current one included.")],
+    D2: Annotated[float, typer.Option("--D2", metavar="X", help="D², the time drift E‖ξ‖².")],
+    R2: Annotated[float, typer.Option("--R2", metavar="X", help="R², the information loss E‖Δ‖².")],
+    alpha: Annotated[float, typer.Option(metavar="X", help="AR(1) correlation of the drifts (Theorem 4.9).")] = 0.0,
+    overlap: Annotated[float, typer.Option(metavar="X", help="F², their constant correlation (Theorem 4.7).")] = 0.0,
+    nonnegative: Annotated[bool, typer.Option("--nonnegative", help="Allow no weight below zero.")] = False,
+    solver: Annotated[str, typer.Option(help="auto, closed, dense (LU, as the paper does) or cvxpy.")] = "auto",
+    as_json: Json = False,
+) -> None:
+    """The history weights of round T that minimise the error bound, and the value they reach."""
+    from theory.weights import optimal
+
+    best = optimal(rounds, D2, R2, alpha=alpha, overlap=overlap, nonnegative=nonnegative, solver=solver)
+    if as_json:
+        value = {"weights": best.weights.tolist(), "value": float(best.value), "solver": best.solver}
+        return _print_json(value)
+    console = _console()
+    console.print(f"[bold]Optimal weights of round {rounds}[/bold], by {best.solver}", highlight=False)
+    shown = [f"p_{i + 1} = {p:.6g}" for i, p in enumerate(best.weights)]
+    if len(shown) > 12:
+        shown = [*shown[:5], f"… {len(shown) - 10} more …", *shown[-5:]]
+    for line in shown:
+        console.print("  " + line, highlight=False)
+    console.print(f"Minimised value, client drift left out: {best.value:.6g}", highlight=False)
+
+
+@app.command(
+    epilog=_epilog(
+        "Example:  driftproof audit --paper cfl",
+        "One claim, with its evidence:  driftproof audit cfl/thm-4.9 --json",
+        "As a page:  driftproof audit --paper cfl --paper cfl22 --out docs/audit-cfl.md",
+    )
+)
+def audit(
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", show_default=False, help="Which claims; all by default.")
+    ] = None,
+    paper: Annotated[
+        list[str] | None, typer.Option(metavar="P", show_default=False, help="Only this paper's; may be repeated.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE.md", show_default=False, help="Also write a page of Markdown."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check the papers' claims one by one: verdict, evidence, repair.
+
+    Exit code 0 whatever the verdicts are; 1 if a stored counterexample no longer reproduces.
+    """
+    from nqm.result import writing
+    from theory.claims import report
+    from theory.claims.audit import audit as run
+    from theory.claims.ledger import select
+
+    _check_file(out)
+    chosen = [c for name in paper for c in select(ids or (), name)] if paper else select(ids or ())
+    with _working("auditing", total=len(chosen)) as step:
+
+        def tell(id: str) -> None:
+            step(f"auditing {id}")
+            step(1)
+
+        rows = run(chosen, progress=tell)
+    if out:
+        title = "Audit of " + ", ".join(dict.fromkeys(row.paper for row in rows))
+        command = "driftproof audit" + "".join(f" --paper {name}" for name in paper or ())
+        with writing(out) as temporary:
+            temporary.write_text(report.markdown(rows, title, command), encoding="utf-8")
+    if as_json:
+        _print_json([row.plain() for row in rows])
+    else:
+        _show_audit(_console(), rows, out)
+    if any(row.lost for row in rows):
+        raise typer.Exit(1)
+
+
 @app.command(epilog=_epilog("Example:  driftproof bench --json > bench.json"))
 def bench(as_json: Json = False) -> None:
     """Time the engines against a vectorised NumPy yardstick and the random-number floor."""
@@ -476,6 +561,48 @@ def _show_entries(console: Console, chosen: list[Entry]) -> None:
     for entry in chosen:
         console.print(Text.assemble((entry.id, "bold"), f"  {entry.title} (about {entry.runtime})"))
         console.print(Padding(Text(entry.expected, style="dim"), (0, 0, 0, 4)))
+
+
+VERDICT_STYLES = {
+    "holds": "green",
+    "loose": "cyan",
+    "misprint": "yellow",
+    "gap": "yellow",
+    "vacuous": "magenta",
+    "refuted": "red",
+    "untested": "dim",
+}
+
+
+def _show_audit(console: Console, rows: list[Row], out: Path | None) -> None:
+    from collections import Counter
+
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from theory.claims.report import number
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("claim", "verdict", "number"):
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(f"{row.id}", Text(row.verdict, style=VERDICT_STYLES[row.verdict]), number(row))
+    console.print(table)
+    if len(rows) == 1:
+        row = rows[0]
+        for text in (row.statement, row.why, f"Repair: {row.repair}" if row.repair else ""):
+            if text:
+                console.print(Text(text))
+    counts = Counter(row.verdict for row in rows)
+    console.print(", ".join(f"{n} {verdict}" for verdict, n in counts.most_common()) + ".", highlight=False)
+    for row in rows:
+        if not row.stands:
+            console.print(f"[red]{row.id}: the evidence no longer bears out '{row.verdict}'[/red]", highlight=False)
+    if out:
+        console.print(f"The whole as a page: {out}", highlight=False, soft_wrap=True)
+    elif len(rows) > 1:
+        _hint(console, "driftproof audit ID", "shows one claim in full; --json has all evidence")
 
 
 def _show_table(console: Console, entry: Entry, data: Any) -> None:

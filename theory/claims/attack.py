@@ -1,4 +1,4 @@
-"""An engine that tries to break a claim: random cases, then local ascent on measured/claimed, then the smallest case."""
+"""An engine that tries to break a claim: random cases, then ascent on measured/claimed, then the smallest case."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from .ledger import Case, Check, Claim, Comparison, meets, ratio, violates
 class Attack:
     """What an attack came to.
 
-    tried: cases within the assumptions. worst: the largest measured/claimed. case, found: where. broken: how many violate.
+    tried: cases within the assumptions. worst: the largest measured/claimed; case, found: where it was.
+    broken: how many cases violate the claim.
     """
 
     tried: int = 0
@@ -42,7 +43,7 @@ class Attack:
 
 
 def attack(claim: Claim, check: Check | None = None, budget: int = 100, ascent: int = 60) -> Attack:
-    """Try ``budget`` random cases, then climb from the worst for ``ascent`` steps. The draws are the same every time."""
+    """Try ``budget`` random cases, then climb from the worst for ``ascent`` steps; the same draws every time."""
     check = check or claim.check
     assert check is not None
     outcome = Attack()
@@ -68,7 +69,7 @@ def attack(claim: Claim, check: Check | None = None, budget: int = 100, ascent: 
 
 
 def climb(claim: Claim, check: Check, outcome: Attack, steps: int) -> Attack:
-    """Local ascent of measured/claimed over the case's floats, from the worst one found, by Nelder-Mead on their logarithms."""
+    """Ascent of measured/claimed from the worst case found, by Nelder-Mead on the logarithms of its floats."""
     start = outcome.case
     if start is None or steps == 0 or claim.sense == "==":
         return outcome
@@ -79,7 +80,9 @@ def climb(claim: Claim, check: Check, outcome: Attack, steps: int) -> Attack:
 
     def height(logs: np.ndarray) -> float:
         nonlocal best
-        moved = {k: math.copysign(math.exp(min(max(x, -40.0), 40.0)), start[k]) for k, x in zip(free, logs, strict=True)}
+        moved = {
+            k: math.copysign(math.exp(min(max(x, -40.0), 40.0)), start[k]) for k, x in zip(free, logs, strict=True)
+        }
         case = {**start, **moved}
         try:
             inside = meets(claim.needs, case)
@@ -108,10 +111,13 @@ def _simplex(point: list[float]) -> np.ndarray:
 
 
 def smallest(claim: Claim, check: Check | None = None, budget: int = 2000) -> Case | None:
-    """The simplest case against the claim that shrinking finds, or None. The engine behind the stored counterexamples."""
+    """The simplest case against the claim that shrinking finds, or None. Stored counterexamples come from here."""
     check = check or claim.accused
     assert check is not None
-    broken: Any = lambda case: meets(claim.needs, case) and violates(claim.sense, check(case), 1e-6)  # noqa: E731
+
+    def broken(case: Any) -> bool:
+        return meets(claim.needs, case) and violates(claim.sense, check(case), 1e-6)
+
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore", HypothesisWarning)

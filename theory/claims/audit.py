@@ -16,6 +16,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,11 @@ class Row:
     why: str = ""
     stands: bool = True
     seconds: float = 0.0
+
+    @property
+    def lost(self) -> bool:
+        """Whether a stored counterexample no longer reproduces."""
+        return not self.stands and self.verdict in ("refuted", "misprint", "gap")
 
     def plain(self) -> dict[str, Any]:
         """As JSON takes it: numbers that are not finite become null."""
@@ -117,7 +123,7 @@ def _loose(claim: Claim, budget: int) -> Evidence:
     ratios, last = _along(claim)
     evidence |= {"slack_in": claim.slack_in, "ratios": ratios, "path": [dict(c) for c in claim.path]}
     # Slack is unbounded when the ratio falls towards zero along the path.
-    falls = all(b < a for a, b in zip(ratios, ratios[1:], strict=False)) and ratios[-1] <= 0.01 * ratios[0]
+    falls = all(b < a for a, b in pairwise(ratios)) and ratios[-1] <= 0.01 * ratios[0]
     return found or last, evidence, stands and falls
 
 
@@ -148,7 +154,7 @@ def _refuted(claim: Claim, budget: int) -> Evidence:
     assert accused is not None
     if claim.sense == "rate" and claim.verdict == "refuted":
         ratios, last = _along(claim)
-        grows = all(b > a for a, b in zip(ratios, ratios[1:], strict=False)) and ratios[-1] >= 10 * ratios[0]
+        grows = all(b > a for a, b in pairwise(ratios)) and ratios[-1] >= 10 * ratios[0]
         return last, {"ratios": ratios, "path": [dict(c) for c in claim.path]}, grows
     kept = stored.load(claim)
     if kept is None:

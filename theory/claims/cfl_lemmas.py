@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from .ledger import Case, Comparison, claim
 
 POSITIVE = st.floats(0.01, 100.0)
-CURVES = st.fixed_dictionaries({"L": POSITIVE, "mu_share": st.floats(0.0, 1.0), "x": st.floats(-5, 5), "y": st.floats(-5, 5)})
+CURVES = st.fixed_dictionaries(
+    {"L": POSITIVE, "mu_share": st.floats(0.0, 1.0), "x": st.floats(-5, 5), "y": st.floats(-5, 5)}
+)
 
 
 def _bregman_corrected(case: Case) -> Comparison:

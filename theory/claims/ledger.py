@@ -1,8 +1,8 @@
 """What a claim is: a numbered statement of a paper, made executable.
 
-A claim is a function from a *case* (a flat dict of plain values, drawn within the assumptions) to a `Comparison` of what was
-measured with what was claimed. Its verdict is declared beside it and has to be borne out by evidence every time the audit
-runs; `audit` says what each verdict must show.
+A claim is a function from a *case* (a flat dict of plain values, drawn within the assumptions) to a `Comparison` of
+what was measured with what was claimed. Its verdict is declared beside it and has to be borne out by evidence every
+time the audit runs; `audit` says what each verdict must show.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Claim:
 
     id: paper and number, as in "cfl/lemma-b.4". at: where it stands, for a reader with the paper in hand.
     statement: in our words (the check's docstring).
-    sense: how measured relates to claimed. A ``"rate"`` is claimed up to a constant, so only growth of their ratio counts.
-    cases: a hypothesis strategy for cases within the assumptions; needs: the assumptions as expressions of a case's fields.
+    sense: how measured relates to claimed. A ``"rate"`` is claimed up to a constant: only growth of the ratio counts.
+    cases: a hypothesis strategy for cases within the assumptions; needs: the assumptions, as expressions of a case.
     verdict, why: what we say, and the reason in a sentence or two.
     step: for a gap, the step of the proof that fails, as a check of its own.
-    path: cases along which the slack (loose) or the ratio (rate) grows without bound, or stays bounded (a rate that holds).
+    path: cases along which the slack (loose) or the ratio (rate) grows without bound, or stays bounded (holds).
     slack_in: the parameter that makes the slack unbounded.
     repair, repaired: the correction in words, and as a check that has to survive the same cases.
     """
@@ -101,7 +101,20 @@ def claim(
         if not statement:
             raise ValueError(f"{id}: the check's docstring must state the claim")
         entry = Claim(
-            id, at, statement, sense, verdict, why, check, cases, tuple(needs), step, tuple(path), slack_in, repair, repaired
+            id,
+            at,
+            statement,
+            sense,
+            verdict,
+            why,
+            check,
+            cases,
+            tuple(needs),
+            step,
+            tuple(path),
+            slack_in,
+            repair,
+            repaired,
         )
         _enter(entry)
         return check
@@ -156,7 +169,7 @@ def select(ids: Sequence[str] = (), paper: str | None = None) -> list[Claim]:
 def ratio(sense: str, found: Comparison) -> float:
     """How far measured has come towards, or beyond, claimed: above 1 is against the claim.
 
-    For an equation it is 1 plus the relative error in units of the tolerance, so that above 1 + TOLERANCE means unequal.
+    For an equation it is 1 plus the relative error, so that above 1 + TOLERANCE means unequal.
     """
     measured, claimed = float(found.measured), float(found.claimed)
     if math.isnan(measured) or math.isnan(claimed):
