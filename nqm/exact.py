@@ -340,12 +340,13 @@ def recursion(
 def _with_slopes(plan: Plan, method: Method) -> tuple[Array, Array]:
     r"""Gains that differ between clients (given, (N, n)) or between rounds (drawn, averaged by Gauss-Hermite).
 
-    With u_i = g_i e - beta_i c_i - noise_i the update is the average of u_i over the sample, and over samples
+    With u_i = g_i e - beta_i c_i - noise_i the update is the average of u_i over a sample of S of N clients, so that
 
-        E[(avg u)^2] = (1/S) mean_i E[u_i^2] + (1 - 1/S) mean_{i != j} E[u_i u_j].
+        Var(avg u) = (1/S) mean_i Var u_i + (1 - 1/S) mean_{i != j} Cov(u_i, u_j) + (1/S - 1/N) s^2,
 
-    The gains of a round are independent of e and of each other given the clients, so only their own means, squares and
-    products are needed: polynomials in a Gaussian of degree at most 2K, which K + 1 nodes integrate exactly.
+    where s^2 is the variance (over N - 1) of the means E u_i between clients. The gains of a round are independent of e
+    and of each other given the clients, so only their own means, variances and covariance are needed: polynomials in a
+    Gaussian of degree at most 2K, which K + 1 nodes integrate exactly.
     """
     if plan.slope_moves > 0 and plan.remembers:
         raise InvalidInput(
@@ -354,37 +355,43 @@ def _with_slopes(plan: Plan, method: Method) -> tuple[Array, Array]:
         )
     T, N, S, n = plan.federation.rounds, plan.federation.slots, plan.federation.S, plan.dim
     given = plan.clients
-    rows = N if given is not None else 1
-    memory(8 * 8 * rows * n * len(factors(plan).transition), "expect with slopes", "lower clients or dim")
-    g, b, gg, gb, bb, noise = _gain_moments(plan, method, given.slope if given is not None else np.zeros((1, n)))
+    rows = N if given is not None else 1  # one row stands for N alike
+    f = factors(plan)
+    memory(8 * 8 * rows * n * max(1, len(f.transition)), "expect with slopes", "lower clients or dim")
+    g, b, var_g, cov_gb, var_b, noise = _gain_moments(plan, method, given.slope if given else np.zeros((1, n)))
 
-    def total(x: Array) -> Array:  # over the N clients; one row stands for N alike
+    def total(x: Array) -> Array:
         return x.mean(axis=0) * N
 
-    f = factors(plan)
     delta = given.delta if given is not None else np.zeros((1, n))
     mean, var = np.empty((T + 1, n)), np.empty((T + 1, n))
     mean[0] = e = plan.experiment.problem.start
-    var[0] = 0.0
-    second = e * e
+    var[0] = v = np.zeros(n)
     k = np.zeros((len(f.transition), rows, n))
     for t in range(T):
         m = delta + plan.forgotten[t] * plan.loss_shared  # mean offset of each client
-        ec = np.tensordot(f.load[t], k, 1) + e * m  # E[e c_i]
-        own = total(gg * second - 2.0 * gb * ec + bb * (f.var[t] + m * m) + noise)
-        same = total(g * g * second - 2.0 * g * b * ec + b * b * m * m)  # i = j, as if they were two clients
-        g_sum, bec, bm = total(g), total(b * ec), total(b * m)
-        cross = g_sum**2 * second - 2.0 * g_sum * bec + bm**2 - same
-        second = own / (S * N) + (cross * (S - 1) / (S * N * (N - 1)) if N > 1 else 0.0)
+        cross = np.tensordot(f.load[t], k, 1)  # Cov(e, c_i)
+        alone = g * g * v - 2.0 * g * b * cross  # Cov(u_i, u_j) at i = j
+        spread = var_g * (v + e * e) - 2.0 * cov_gb * (cross + e * m) + var_b * (f.var[t] + m * m)
+        own = total(alone + b * b * f.var[t] + spread + noise)
+        pairs = total(g) ** 2 * v - 2.0 * total(g) * total(b * cross) - total(alone)  # over i != j
+        means = g * e - b * m
+        v = own / (S * N)
+        if N > 1:
+            v = (
+                v
+                + pairs * (S - 1) / (S * N * (N - 1))
+                + total((means - means.mean(axis=0)) ** 2) / (N - 1) * (1 / S - 1 / N)
+            )
         k = g.mean(axis=0) * np.tensordot(f.transition, k, 1) - b * (f.force[t] / N)[:, None, None]
-        e = g.mean(axis=0) * e - (b * m).mean(axis=0)
+        e = means.mean(axis=0)
         mean[t + 1] = e
-        var[t + 1] = second - e * e
+        var[t + 1] = v
     return mean, np.maximum(var, 0.0)
 
 
 def _gain_moments(plan: Plan, method: Method, slope: Array) -> tuple[Array, ...]:
-    """E g, E beta, E g^2, E g beta, E beta^2 and the noise variance, per client and direction."""
+    """Means of gain and beta, their variances and covariance, and the noise's variance, per client and direction."""
     K = plan.federation.local_steps
     step, follow, prox, server = method.linear(K)
     nodes, mass = np.polynomial.hermite_e.hermegauss(K + 1) if plan.slope_moves > 0 else (np.zeros(1), np.ones(1))
@@ -392,6 +399,12 @@ def _gain_moments(plan: Plan, method: Method, slope: Array) -> tuple[Array, ...]
     lam = plan.experiment.problem.eigenvalues * (1.0 + slope + np.sqrt(plan.slope_moves) * nodes[:, None, None])
     a = 1.0 - step * (follow * lam + prox)
     beta = server * step * geometric(a, K)
-    gain = 1.0 - beta * lam
+    shrink = beta * lam  # 1 - gain, which keeps its digits when the gain is almost 1
     noise = (server * step) ** 2 * geometric(a * a, K) * plan.var_noise
-    return tuple(np.tensordot(mass, x, 1) for x in (gain, beta, gain**2, gain * beta, beta**2, noise))
+
+    def average(x: Array) -> Array:
+        return np.tensordot(mass, x, 1)
+
+    mean, b = average(shrink), average(beta)
+    covariance = -average((shrink - mean) * (beta - b))
+    return 1.0 - mean, b, average((shrink - mean) ** 2), covariance, average((beta - b) ** 2), average(noise)

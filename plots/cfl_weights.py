@@ -1,4 +1,4 @@
-"""The history weights of `cfl`: Theorem 4.9 against alpha and R, its solvers, Table 2, and what the simulation prefers."""
+"""The history weights of `cfl`: Theorem 4.9 and its solvers, Table 2, and the weights that the simulation prefers."""
 
 from __future__ import annotations
 
@@ -125,8 +125,8 @@ def draw_value(data: xr.Dataset) -> Any:
     right.set(xlabel="$R^2$", xlim=(float(data["many_R2"][0]), float(data["many_R2"][-1])))
     panel_title(left, "Against correlation", f"$t={data.attrs['rounds']}$,  $D^2=1$,  $G=0$")
     panel_title(right, "Against information loss", f"$t={data.attrs['rounds']}$,  $D^2=1$,  $G=0$")
-    left.legend(loc="lower right")
-    right.legend(loc="lower right")
+    left.legend(loc="lower left", bbox_to_anchor=(0.01, 0.24), ncols=2, columnspacing=1.0, fontsize=7)
+    right.legend(loc="upper left", ncols=2, columnspacing=1.0, handlelength=1.4, fontsize=7)
     kinds = [
         Line2D([], [], color=MUTED, lw=1.3, label="any weights"),
         Line2D([], [], color=MUTED, lw=1.3, ls=styles["p >= 0"], label="no negative weights"),
@@ -203,7 +203,7 @@ def draw_solvers(data: xr.Dataset) -> Any:
     }
     for name, (color, marker) in looks.items():
         y = np.maximum(data["apart"].sel(solver=name).values, 1e-17)
-        right.plot(data["R2"], y, color=color, marker=marker, lw=1.0, ms=4, label=name.replace(">=", "$\\geq$"))
+        right.plot(data["R2"], y, color=color, marker=marker, lw=1.0, ms=4, label=name.replace("p >= 0", "$p\\geq0$"))
     right.set(xscale="log", yscale="log", xlabel="$R^2/D^2$", ylabel="largest difference", ylim=(1e-17, 10.0))
     panel_title(
         right, "How far from the closed form", f"$t={data.attrs['rounds']}$,  $\\alpha={data.attrs['alpha']:g}$"
@@ -217,8 +217,8 @@ def draw_solvers(data: xr.Dataset) -> Any:
     draw=draw_solvers,
     paper="cfl",
     title="Theorem 4.9: closed form, LU and convex optimisation",
-    expected="Left: circles and crosses on the line; with p >= 0 a gap of zeros before the current round. Right: all near "
-    "rounding, except (7) as printed, whose error grows with R²/D².",
+    expected="Left: circles and crosses on the line; with p >= 0 a gap of zeros before the current round. Right: all "
+    "near rounding, except (7) as printed, whose error grows with R²/D².",
     runtime="2 s",
 )
 def solvers(progress: Progress = quiet) -> xr.Dataset:
@@ -247,10 +247,10 @@ def solvers(progress: Progress = quiet) -> xr.Dataset:
         p = [optimal(ROUNDS, 1.0, ratio, alpha, nonnegative=True, solver=s).weights for s in ("closed", "cvxpy")]
         rows["cvxpy, p >= 0"].append(np.abs(p[0] - p[1]).max())
     caption = (
-        "Left: the closed form, the linear system (7) by LU and CLARABEL give the same weights; with p ≥ 0 the rounds just "
-        "before the current one are left out. Right: largest difference from the closed form, which agrees with exact "
-        "rational arithmetic to 4e-16. Written as printed, (7) adds R² to D² and loses the digits of D²; as one more row "
-        "and column (dense) it does not."
+        "Left: the closed form, the linear system (7) by LU and CLARABEL give the same weights; with p ≥ 0 the rounds "
+        "just before the current one are left out. Right: largest difference from the closed form, which agrees with "
+        "exact rational arithmetic to 4e-16. Written as printed, (7) adds R² to D² and loses the digits of D²; with R² "
+        "in one more row and column (dense) it does not."
     )
     return xr.Dataset(
         {
@@ -289,11 +289,14 @@ def draw_simulated(data: xr.Dataset) -> Any:
             panel.axhline(float(of["error_current"]), color=color, lw=0.7, ls=(0, (1, 2)), zorder=1)
             for name, shape in shapes.items():
                 at = of.sel(schedule=name)
-                size, face = (8, color) if shape == "*" else (5, "white")
+                size, face = {"s": (5, "white"), "o": (9, "none"), "*": (6, color)}[shape]
                 panel.plot(at["at_ratio"], at["at_error"], shape, color=color, mfc=face, ms=size, mew=1.1, zorder=4)
         details = f"$L={one['L']:g}$,  $\\mu={one['mu']:g}$,  $E\\|\\xi\\|^2={one['time']:g}$"
         panel_title(panel, setting, details)
-        panel.set(xscale="log", yscale="log", xlim=(float(data["ratio"][0]), float(data["ratio"][-1])))
+        row = data["error"].isel(setting=slice(i - i % 4, i - i % 4 + 4))
+        decades = 10.0 ** np.floor(np.log10(row.min())), 10.0 ** np.ceil(np.log10(row.max()))
+        panel.set(xscale="log", yscale="log", ylim=decades)
+        panel.set_xlim(float(data["ratio"][0]), float(data["ratio"][-1]))
         if i % 4 == 0:
             panel.set_ylabel("$E\\|Aw_T+b\\|^2$")
         if i >= 4:
@@ -317,8 +320,8 @@ def draw_simulated(data: xr.Dataset) -> Any:
     draw=draw_simulated,
     paper="cfl",
     title="Lemma B.4's weights against those that suit the simulated error",
-    expected="Above, squares lie up the left slope of a valley, far over the star for CFL-0.01; circles sit on the star. "
-    "Below, all three lie on a floor.",
+    expected="Above, squares lie up the left slope of a valley, far over the star for CFL-0.01; circles surround the "
+    "star. Below, all three lie on a floor.",
     runtime="20 s",
 )
 def simulated(progress: Progress = quiet, choices: Choices = CHOICES) -> xr.Dataset:
@@ -340,17 +343,17 @@ def simulated(progress: Progress = quiet, choices: Choices = CHOICES) -> xr.Data
             current[i, j], lrs[i, j] = best.error["current"], lr
             at_ratio[i, j] = [best.ratio[k] for k in schedules]
             at_error[i, j] = [best.error[k] for k in schedules]
-    excess = at_error[..., 0] / at_error[..., 2]
+    over, over_one = at_error[..., 0] / at_error[..., 2], at_error[..., 1] / at_error[..., 2]
     grown = effective(*parts).ratio / at_ratio[-1, -1, 0]
     small = np.array([s.time < 1 for s in SETTINGS])
     caption = (
-        f"The error of the last round when Lemma B.4 is given another R²/D². The mean of the information loss is the same for "
-        f"all N = {choices.clients} clients, so it does not average out as drift does: a round's mean square is least at a ratio up "
-        f"to N times the bound's ({grown:.0f} times for CFL-0.01). There (circles) the error is within "
-        f"{100 * (at_error[..., 1] / at_error[..., 2]).max() - 100:.1f} % of the best of this family. Lemma B.4's own ratio (squares) costs a "
-        f"factor of {excess[small, 1].min():.0f} to {excess[small, 1].max():.0f} for CFL-0.01 under small drift, where no memory at all "
-        f"would be better; {excess[small, 0].min():.2f} to {excess[small, 0].max():.2f} for CFL-0.001; and at most "
-        f"{excess[~small].max():.3f} under big drift."
+        "The error of the last round when Lemma B.4 is given another R²/D². The mean of the information loss is one "
+        f"vector for all N = {choices.clients} clients and does not average out as drift: a round's mean square is "
+        f"least at a ratio up to N times the bound's ({grown:.0f} times for CFL-0.01). There (circles) the error is "
+        f"within {100 * over_one.max() - 100:.1f} % of the best of the family (stars). At Lemma B.4's own (squares) "
+        f"it is larger by a factor of up to {over[small, 1].max():.3g} for CFL-0.01 under small drift (no memory: "
+        f"{(current / at_error[..., 2])[small, 1].max():.3g}), {over[small, 0].max():.3g} for CFL-0.001, and "
+        f"{over[~small].max():.4g} under big drift."
     )
     by = ("setting", "method")
     return xr.Dataset(

@@ -90,7 +90,9 @@ def _section(entry: Entry, suffixes: tuple[str, ...], body: str) -> str:
 def _figure(entry: Entry, out: Path) -> str:
     attrs = load(entry.path(out, ".nc")).attrs
     image = f'<img src="{escape(entry.id)}.png" alt="{escape(entry.expected)}">'
-    caption = f"{escape(attrs['caption'])} <small>{escape(attrs['ours'])}</small>"
+    caption = escape(attrs["caption"])
+    if "ours" in attrs:  # what the paper leaves open and we chose
+        caption += f" <small>{escape(attrs['ours'])}</small>"
     return _section(
         entry,
         SUFFIXES,

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from nqm import InvalidInput, save
 from nqm.result import writing
 
-MODULES = ("plots.cfl_figure2", "plots.cfl_table3")
+MODULES = ("plots.cfl_figure2", "plots.cfl_table3", "plots.cfl_weights")
 
 Progress = Callable[[str], None]
 """Called with a few words whenever another piece of work begins."""

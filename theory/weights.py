@@ -19,11 +19,11 @@ tridiagonal inverse:
     A^{-1} 1 = past (1, 1-a, ..., 1-a, 1)/(1+a), minus b/(1+b) at m;   1/(1+b) at t,
     A^{-1} u = the same past, plus b^2/(1-b^2) at m;                   -b/(1-b^2) at t.
 
-Sherman-Morrison, Q^{-1} 1 ~ A^{-1} 1 - c A^{-1} u with c = R^2 u.A^{-1} 1 / (M^2 + R^2 u.A^{-1} u), then collapses, with
+Sherman-Morrison, Q^{-1} 1 ~ A^{-1} 1 - c A^{-1} u with c = R^2 u.A^{-1} 1 / (M^2 + R^2 u.A^{-1} u), then gives, with
 
     k = (1-b^2) M^2 + b R^2,   s = m (1-a) + 2a,   h = (1+a)(1-b) M^2 + R^2 s,   norm = k s + (1-b) h,
 
-to the weights (all divided by norm)
+the weights (all divided by norm)
 
     p_1 = k,   p_i = (1-a) k,   p_m = k - b h = (1-b)(1-ab) M^2 - b R^2 ((m-1)(1-a) + a),   p_t = h,
 
@@ -75,7 +75,6 @@ Array = NDArray[np.float64]
 
 NAMES = ("lemma-b.4", "thm-4.7", "thm-4.9", "uniform", "current")
 SOLVERS = ("auto", "closed", "dense", "cvxpy")
-EVERY_WEIGHT = "every weight is optimal; one of them must be > 0"
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,8 +195,8 @@ def given(
     if solver == "dense" and len(limits.most):
         raise fail("weights.solver", solver, "a linear system can't hold inequalities; use cvxpy")
     form = _Form.of_covariance(C, R2, number("weights.G2", G2, 0.0))
-    if form.unit == 0 and R2 == 0:
-        raise InvalidInput(f"weights.covariance is constant, weights.R2 = 0: {EVERY_WEIGHT}")
+    if form.unit == 0 and R2 == 0 and len(C) > 1:
+        raise InvalidInput("weights.covariance is constant, weights.R2 = 0: every weight is optimal; R2 must be > 0")
     if solver == "auto":
         solver = "cvxpy" if len(limits.most) else "dense"
     _fits(len(C), solver)
@@ -375,8 +374,19 @@ def _fits(t: int, solver: str) -> None:
 
 
 def _numeric(form: _Form, limits: _Linear, solver: str) -> Optimal:
-    p = _kkt(form, limits.equal, limits.to)[0] if solver == "dense" else _cvxpy(form, limits)
+    if len(form.K) == 1:
+        p = _only_round(limits)
+    else:
+        p = _kkt(form, limits.equal, limits.to)[0] if solver == "dense" else _cvxpy(form, limits)
     return Optimal(p, form.value(p), solver)
+
+
+def _only_round(limits: _Linear) -> Array:
+    """The weights of round 1, which leave no choice."""
+    p = np.ones(1)
+    if np.abs(limits.equal @ p - limits.to).max() > 1e-9 or (limits.upper @ p > limits.most + 1e-9).any():
+        raise _infeasible()
+    return p
 
 
 def _kkt(form: _Form, equal: Array, to: Array) -> tuple[Array, Array]:
@@ -414,33 +424,30 @@ def _cvxpy(form: _Form, limits: _Linear) -> Array:
     r"""The quadratic programme by CLARABEL, made exact on the inequalities that hold with equality.
 
     The unknowns are x = (p_1, ..., p_{t-1}), and p_t = 1 - sum x. The drift's part of V is then the variance of
-    xi_t + sum_i x_i (xi_i - xi_t), which is written as a sum of squares.
+    xi_t + sum_i x_i (xi_i - xi_t), x.W x + 2 c.x up to a constant, which is written as a sum of squares.
     """
     import cvxpy as cp
 
-    t, K = len(form.K), form.K
-    if t == 1:
-        p = np.ones(1)
-        if np.abs(limits.equal @ p - limits.to).max() > 1e-9 or (limits.upper @ p > limits.most + 1e-9).any():
-            raise _infeasible()
-        return p
-    x: Any = cp.Variable(t - 1)
-    weights: Any = cp.hstack([x, 1.0 - cp.sum(x)])
+    K = form.K
+    x: Any = cp.Variable(len(K) - 1)
+    p: Any = cp.hstack([x, 1.0 - cp.sum(x)])
     cost: Any = 0.0
-    rules: list[Any] = [limits.equal[1:] @ weights == limits.to[1:]] if len(limits.to) > 1 else []
+    rules: list[Any] = [limits.equal[1:] @ p == limits.to[1:]] if len(limits.to) > 1 else []
     if form.unit > 0:
-        root, shift = _square_root(K[:-1, :-1] - K[:-1, -1:] - K[-1:, :-1] + K[-1, -1], K[:-1, -1] - K[-1, -1])
+        W, c = K[:-1, :-1] - K[:-1, -1:] - K[-1:, :-1] + K[-1, -1], K[:-1, -1] - K[-1, -1]
+        root, shift = _square_root(W, c)
         cost += cp.sum_squares(root.T @ x + shift)
     if math.isinf(form.R2):
         rules.append(cp.sum(x) == 0.0)
     elif form.R2 > 0:
         cost += (form.R2 / form.unit if form.unit > 0 else 1.0) * cp.square(cp.sum(x))
-    below: Any = limits.upper @ weights <= limits.most if len(limits.most) else None
+    below: Any = limits.upper @ p <= limits.most if len(limits.most) else None
     _run_clarabel(cp.Problem(cp.Minimize(cost), rules if below is None else [*rules, below]))
-    p = np.append(x.value, 1.0 - x.value.sum())
+    found: Array = np.asarray(p.value)
     if below is not None:
-        p = _polish(form, limits, p, np.asarray(below.dual_value))
-    return np.maximum(p, 0.0) if limits.nonnegative else p
+        binds = limits.most - limits.upper @ found < np.asarray(below.dual_value)
+        found = _polish(form, limits, found, binds)
+    return np.maximum(found, 0.0) if limits.nonnegative else found
 
 
 def _run_clarabel(problem: Any) -> None:
@@ -448,7 +455,7 @@ def _run_clarabel(problem: Any) -> None:
 
     tight = {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # "may be inaccurate": of what we ask for, not of what we need
+        warnings.simplefilter("ignore", UserWarning)  # "may be inaccurate": it means the tolerances above
         try:
             problem.solve(cp.CLARABEL, **tight)
         except cp.SolverError:
@@ -469,21 +476,21 @@ def _square_root(W: Array, c: Array) -> tuple[Array, Array]:
         return F, (F / size[kept]).T @ c
 
 
-def _polish(form: _Form, limits: _Linear, p: Array, dual: Array) -> Array:
-    """Guess which inequalities hold with equality, solve exactly, mend the guess; if that fails, keep ``p``.
+def _polish(form: _Form, limits: _Linear, p: Array, active: NDArray[np.bool_]) -> Array:
+    """Solve exactly for the inequalities that seem to hold with equality and mend that guess until it is consistent.
 
-    An interior point method stays as far as the root of its tolerance from an inequality that barely binds.
+    An interior point method stays as far as the root of its tolerance from an inequality that barely binds. Should
+    the guess never become consistent, ``p`` is kept.
     """
-    active = limits.most - limits.upper @ p < dual
-    for _ in range(20 + 2 * len(active)):
+    for _ in range(20 + len(active)):
         rows = np.vstack([limits.equal, limits.upper[active]])
         try:
             exact, multipliers = _kkt(form, rows, np.append(limits.to, limits.most[active]))
         except InvalidInput:
             return p
-        push = np.zeros(len(active))
-        push[active] = multipliers[len(limits.to) :]
-        broken, pulls = limits.most - limits.upper @ exact < -1e-13, push < -1e-13
+        pulls = np.zeros(len(active), dtype=bool)
+        pulls[active] = multipliers[len(limits.to) :] < -1e-12
+        broken = (limits.upper @ exact > limits.most + 1e-12) & ~active
         if not broken.any() and not pulls.any():
             return exact
         active = (active | broken) & ~pulls
@@ -626,7 +633,8 @@ def simulated_optimal_schedule(
 
         sum_st G_st p_s.C p_t + sum_st L_st q_s q_t - 2 sum_t l_t q_t + const,   q_t = 1 - p_tt,
 
-    with G, L and l summed over directions. It is flat along many of them: we return the minimiser closest to no memory.
+    with G, L and l summed over directions. It is flat along many of them; of all minimisers we return the one closest
+    to no memory. Its weights can still be large: it is a yardstick for other schedules, not one to recommend.
     """
     T = integer("federation.rounds", federation.rounds, 1, 64)
     effective(problem, drift, federation)  # for its refusals
@@ -671,7 +679,7 @@ def _constants(
         raise fail("weights.overlap", overlap, f"must be at most weights.D2 = {D2:g} (Cauchy-Schwarz)")
     if D2 == F2 and R2 == 0:
         less = " - weights.overlap" if F2 > 0 else ""
-        raise InvalidInput(f"weights.D2{less} = 0, weights.R2 = 0: {EVERY_WEIGHT}")
+        raise InvalidInput(f"weights.D2{less} = 0, weights.R2 = 0: every weight is optimal; one must be > 0")
     return D2, R2, a, F2
 
 
