@@ -15,15 +15,16 @@ import numpy as np
 from numba import njit
 
 from .model import (
-    FOUR_SUMS,
     NO_MEMORY,
     ONE_SUM,
     TABLE,
     add,
+    begin,
     draw_clients,
     fill,
     judge,
-    remember,
+    new_state,
+    recall,
     sample,
     scale,
     zero,
@@ -64,16 +65,7 @@ def run(m, room, seeds, out):
     width, N, K, T = m.lam.size, m.clients, m.local_steps, m.schedule.shape[0]
     redrawn_slope = m.redrawn and m.sd_slope_client > 0
     moving = m.sd_slope_time > 0 or redrawn_slope
-    four = N if m.memory == FOUR_SUMS else 1
-    table = N if m.memory == TABLE else 1
-    total, first, previous = np.zeros((N, width)), np.zeros((four, width)), np.zeros((four, width))
-    past = np.zeros((table, T if m.memory == TABLE else 1, width))
-    s_total, s_first, s_previous, s_past = total, first, previous, past
-    if moving:
-        s_total, s_first, s_previous = np.zeros((N, width)), np.zeros((four, width)), np.zeros((four, width))
-        s_past = np.zeros(past.shape)
-    drifting, stays, own_loss = np.zeros((N, width)), np.zeros((N, width)), np.zeros((N, width))
-    slope = np.zeros((N if m.slopes else 1, width))
+    state = new_state(m)
     e, update, c, x, h = room[0], room[1], room[2], room[3], room[4]
     keep, summed, squares, white, curve = room[5], room[6], room[7], room[8], room[9]
     z1, z2, z = room[10], room[11], room[12:14]
@@ -97,14 +89,7 @@ def run(m, room, seeds, out):
         who1, who2 = named(seeds[s], CLIENT)
         slope1, slope2 = named(seeds[s], SLOPE)
         pick1, pick2 = named(seeds[s], SAMPLE)
-        fill(total, 0.0)
-        fill(first, 0.0)
-        fill(previous, 0.0)
-        fill(s_total, 0.0)
-        fill(s_first, 0.0)
-        fill(s_previous, 0.0)
-        fill(drifting, 0.0)
-        draw_clients(m, seeds[s], stays, own_loss, slope, z1, z2)
+        begin(m, seeds[s], state, z1, z2)
         scale(e, 1.0, m.start)
         judge(m, e, z1, out[s], 0)
 
@@ -113,9 +98,7 @@ def run(m, room, seeds, out):
             row = m.rows[t if m.memory == TABLE else 0]
             forgotten = 1.0 - p[3]
             if m.sampled < N:
-                r1, r2 = absorb(pick1, pick2, U(t + 1))
-                r1, r2 = absorb(r1, r2, U(0))
-                sample(m, r1, r2, t, order, active)
+                sample(m, pick1, pick2, t, order, active)
             t1, t2 = absorb(fold1, fold2, U(t + 1))
             # white drift of the offset: what nobody remembers, and the random part of the information loss
             var_white = (0.0 if drifts else var_moves) + (forgotten * m.sd_loss) ** 2
@@ -128,8 +111,6 @@ def run(m, room, seeds, out):
             for i in range(N):
                 if not (active[i] or drifts):
                     continue
-                j4 = i if m.memory == FOUR_SUMS else 0
-                jt = i if m.memory == TABLE else 0
                 if drifts and i % 2 == 0:  # the two halves of a pair go to two clients
                     a1, a2 = absorb(t1, t2, U(i // 2))
                     for d in range(width):
@@ -139,27 +120,29 @@ def run(m, room, seeds, out):
                     at_work = 1.0 if active[i] else 0.0
                     past_share, share_now = at_work * p[2], at_work * p[3] * sd_moves
                     for d in range(width):
-                        c[d] += fma(past_share, total[i, d], fma(share_now, moved[d], at_work * stays[i, d]))
-                        total[i, d] = fma(sd_moves, moved[d], total[i, d])
+                        c[d] += fma(
+                            past_share, state.total[i, d], fma(share_now, moved[d], at_work * state.stays[i, d])
+                        )
+                        state.total[i, d] = fma(sd_moves, moved[d], state.total[i, d])
                     continue
                 if m.slopes:
                     zero(c)
                 if active[i]:
-                    add(c, 1.0, stays[i])
+                    add(c, 1.0, state.stays[i])
                     if m.sd_loss_client > 0 and not m.stateless:
-                        add(c, forgotten, own_loss[i])
+                        add(c, forgotten, state.own_loss[i])
                 if drifts:
                     if m.alpha > 0:
                         fresh = alpha_fresh if t > 0 else 1.0
                         for d in range(width):
-                            drifting[i, d] = fma(m.alpha, drifting[i, d], fresh * moved[d])
-                        scale(x, sd_moves, drifting[i])
+                            state.drifting[i, d] = fma(m.alpha, state.drifting[i, d], fresh * moved[d])
+                        scale(x, sd_moves, state.drifting[i])
                         if separate:
                             named_normals(who1, who2, U(t + 1), U(i), z1, z2)
                             add(x, m.sd_client, z1)
                     else:
                         scale(x, sd_moves, moved)
-                    remember(m.memory, p, t, x, h, total[i], first[j4], previous[j4], past[jt], row)
+                    recall(m, state, p, t, i, x, h, row)
                     if active[i]:
                         add(c, 1.0, h)
                 if m.slopes:  # fold this client's own K steps
@@ -172,10 +155,21 @@ def run(m, room, seeds, out):
                         if m.sd_slope_time > 0:
                             named_normals(slope1, slope2, U(t + 1), U(i), z1, z2)
                             add(x, m.sd_slope_time, z1)
-                        remember(m.memory, p, t, x, h, s_total[i], s_first[j4], s_previous[j4], s_past[jt], row)
+                        remember(
+                            m.memory,
+                            p,
+                            t,
+                            x,
+                            h,
+                            state.slope_total[i],
+                            state.slope_first[j4],
+                            state.slope_previous[j4],
+                            state.slope_past[jt],
+                            row,
+                        )
                     if active[i]:
                         for d in range(width):
-                            curve[d] = m.lam[d] * (1.0 + slope[i, d] + h[d])
+                            curve[d] = m.lam[d] * (1.0 + state.slope[i, d] + h[d])
                             keep[d] = 1.0 - m.step * (m.follow * curve[d] + m.prox)
                         fold(keep, K, summed, squares)
                         for d in range(width):

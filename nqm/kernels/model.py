@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .random import CLIENT, COMMON, INLINE, OPTIONS, U, fma, named, named_normals, word
+from .random import CLIENT, COMMON, INLINE, OPTIONS, U, absorb, fma, named, named_normals, word
 
 Array = NDArray[np.float64]
 
@@ -48,6 +48,23 @@ class Model(NamedTuple):
     sd_loss_client: float
     sd_slope_client: float
     sd_slope_time: float
+
+
+class State(NamedTuple):
+    """What clients carry from round to round, (clients, width) each. What a memory doesn't need is one row."""
+
+    total: Array  # sum of all drifts so far
+    first: Array
+    previous: Array
+    past: Array  # (clients, T, width), for a table of weights
+    slope_total: Array  # the same four for slopes that move
+    slope_first: Array
+    slope_previous: Array
+    slope_past: Array
+    drifting: Array  # the unit AR(1) process behind the time drift
+    stays: Array
+    own_loss: Array
+    slope: Array
 
 
 # Array expressions would do for the next four, but take seconds to compile: they carry checks and error messages.
@@ -136,6 +153,56 @@ def judge(m, e, square, out, t):
     return np.isfinite(g) and np.isfinite(excess) and np.isfinite(distance)
 
 
+@njit(**INLINE)
+def recall(m, state, p, t, i, x, h, row):
+    """h <- client i's weighted history of drift, x = x_t included."""
+    four, table = i if m.memory == FOUR_SUMS else 0, i if m.memory == TABLE else 0
+    remember(m.memory, p, t, x, h, state.total[i], state.first[four], state.previous[four], state.past[table], row)
+
+
+@njit(**INLINE)
+def recall_slope(m, state, p, t, i, x, h, row):
+    """The same for slopes that move."""
+    four, table = i if m.memory == FOUR_SUMS else 0, i if m.memory == TABLE else 0
+    first, previous, past = state.slope_first[four], state.slope_previous[four], state.slope_past[table]
+    remember(m.memory, p, t, x, h, state.slope_total[i], first, previous, past, row)
+
+
+@njit(**OPTIONS)
+def new_state(m):
+    """Room for what the clients carry."""
+    N, width, T = m.clients, m.lam.size, m.schedule.shape[0]
+    four = N if m.memory == FOUR_SUMS else 1
+    table = N if m.memory == TABLE else 1
+    kept = T if m.memory == TABLE else 1
+    moving = m.sd_slope_time > 0 or (m.redrawn and m.sd_slope_client > 0)
+    slopes, slope_four, slope_table = (N, four, table) if moving else (1, 1, 1)
+    return State(
+        np.zeros((N, width)),
+        np.zeros((four, width)),
+        np.zeros((four, width)),
+        np.zeros((table, kept, width)),
+        np.zeros((slopes, width)),
+        np.zeros((slope_four, width)),
+        np.zeros((slope_four, width)),
+        np.zeros((slope_table, kept, width)),
+        np.zeros((N, width)),
+        np.zeros((N, width)),
+        np.zeros((N, width)),
+        np.zeros((N if m.slopes else 1, width)),
+    )
+
+
+@njit(**OPTIONS)
+def begin(m, seed, state, z1, z2):
+    """A new run: nothing is remembered, and the clients are those of ``seed``."""
+    for rows in (state.total, state.first, state.previous, state.drifting):
+        fill(rows, 0.0)
+    for rows in (state.slope_total, state.slope_first, state.slope_previous):
+        fill(rows, 0.0)
+    draw_clients(m, seed, state.stays, state.own_loss, state.slope, z1, z2)
+
+
 @njit(**OPTIONS)
 def draw_clients(m, seed, stays, own_loss, slope, z1, z2):
     """What stays with each client: drift, its own mean information loss, slope."""
@@ -162,6 +229,8 @@ def draw_clients(m, seed, stays, own_loss, slope, z1, z2):
 @njit(**OPTIONS)
 def sample(m, k1, k2, t, order, active):
     """Mark who takes part in round t; `draws.sample` is the readable twin."""
+    k1, k2 = absorb(k1, k2, U(t + 1))
+    k1, k2 = absorb(k1, k2, U(0))
     for i in range(m.clients):
         order[i] = i
         active[i] = False

@@ -8,15 +8,15 @@ import numpy as np
 from numba import njit
 
 from .model import (
-    FOUR_SUMS,
     NO_MEMORY,
     ONE_SUM,
     TABLE,
     add,
-    draw_clients,
+    begin,
     fill,
     judge,
-    remember,
+    new_state,
+    recall,
     sample,
     scale,
     zero,
@@ -47,17 +47,7 @@ def run(m, room, seeds, out):
     width, N, K, T = m.lam.size, m.clients, m.local_steps, m.schedule.shape[0]
     redrawn_slope = m.redrawn and m.sd_slope_client > 0
     moving = m.sd_slope_time > 0 or redrawn_slope
-    # What the memory doesn't need is one row that nobody reads.
-    four = N if m.memory == FOUR_SUMS else 1
-    table = N if m.memory == TABLE else 1
-    total, first, previous = np.zeros((N, width)), np.zeros((four, width)), np.zeros((four, width))
-    past = np.zeros((table, T if m.memory == TABLE else 1, width))
-    s_total, s_first, s_previous, s_past = total, first, previous, past
-    if moving:
-        s_total, s_first, s_previous = np.zeros((N, width)), np.zeros((four, width)), np.zeros((four, width))
-        s_past = np.zeros(past.shape)
-    drifting, stays, own_loss = np.zeros((N, width)), np.zeros((N, width)), np.zeros((N, width))
-    slope = np.zeros((N if m.slopes else 1, width))
+    state = new_state(m)
     e, update, c, x, h = room[0], room[1], room[2], room[3], room[4]
     z1, z2, local, push, keep, curve = room[5], room[6], room[7], room[8], room[9], room[10]
     scale(curve, 1.0, m.lam)
@@ -77,14 +67,7 @@ def run(m, room, seeds, out):
         common1, common2 = named(seeds[s], COMMON)
         slope1, slope2 = named(seeds[s], SLOPE)
         pick1, pick2 = named(seeds[s], SAMPLE)
-        fill(total, 0.0)
-        fill(first, 0.0)
-        fill(previous, 0.0)
-        fill(s_total, 0.0)
-        fill(s_first, 0.0)
-        fill(s_previous, 0.0)
-        fill(drifting, 0.0)
-        draw_clients(m, seeds[s], stays, own_loss, slope, z1, z2)
+        begin(m, seeds[s], state, z1, z2)
         scale(e, 1.0, m.start)
         judge(m, e, z1, out[s], 0)
 
@@ -93,9 +76,7 @@ def run(m, room, seeds, out):
             row = m.rows[t if m.memory == TABLE else 0]
             forgotten = 1.0 - p[3]
             if m.sampled < N:
-                r1, r2 = absorb(pick1, pick2, U(t + 1))
-                r1, r2 = absorb(r1, r2, U(0))
-                sample(m, r1, r2, t, order, active)
+                sample(m, pick1, pick2, t, order, active)
             t1, t2 = absorb(time1, time2, U(t + 1))
             n1, n2 = absorb(noise1, noise2, U(t + 1))
             zero(update)
@@ -103,8 +84,6 @@ def run(m, room, seeds, out):
             for i in range(N):
                 if not (active[i] or all_drift):
                     continue
-                j4 = i if m.memory == FOUR_SUMS else 0
-                jt = i if m.memory == TABLE else 0
                 # x: this round's drift; z2: the random part of the information loss
                 a1, a2 = absorb(t1, t2, U(i))
                 for d in range(width):
@@ -112,8 +91,8 @@ def run(m, room, seeds, out):
                 if m.alpha > 0:
                     fresh = alpha_fresh if t > 0 else 1.0
                     for d in range(width):
-                        drifting[i, d] = fma(m.alpha, drifting[i, d], fresh * z1[d])
-                        x[d] = m.sd_time * drifting[i, d]
+                        state.drifting[i, d] = fma(m.alpha, state.drifting[i, d], fresh * z1[d])
+                        x[d] = m.sd_time * state.drifting[i, d]
                 else:
                     for d in range(width):
                         x[d] = m.sd_time * z1[d]
@@ -123,25 +102,25 @@ def run(m, room, seeds, out):
                         x[d] = fma(m.sd_client, z1[d], x[d])
                 if m.memory == NO_MEMORY:
                     for d in range(width):
-                        c[d] = stays[i, d] + x[d]
+                        c[d] = state.stays[i, d] + x[d]
                 elif m.memory == ONE_SUM:
                     for d in range(width):
-                        c[d] = fma(p[2], total[i, d], fma(p[3], x[d], stays[i, d]))
+                        c[d] = fma(p[2], state.total[i, d], fma(p[3], x[d], state.stays[i, d]))
                     for d in range(width):
-                        total[i, d] += x[d]
+                        state.total[i, d] += x[d]
                 else:
-                    remember(m.memory, p, t, x, h, total[i], first[j4], previous[j4], past[jt], row)
+                    recall(m, state, p, t, i, x, h, row)
                     for d in range(width):
-                        c[d] = stays[i, d] + h[d]
+                        c[d] = state.stays[i, d] + h[d]
                 if forgotten != 0.0:
                     for d in range(width):
                         c[d] = fma(forgotten, fma(m.sd_loss, z2[d], m.loss_shared[d]), c[d])
                     if m.sd_loss_client > 0:
                         if m.stateless:
                             named_normals(common1, common2, U(t + 1), U(i), z1, z2)
-                            scale(own_loss[i], m.sd_loss_client, z2)
+                            scale(state.own_loss[i], m.sd_loss_client, z2)
                         for d in range(width):
-                            c[d] = fma(forgotten, own_loss[i, d], c[d])
+                            c[d] = fma(forgotten, state.own_loss[i, d], c[d])
                 if m.slopes:  # this client's own curvature
                     zero(h)
                     if moving:
@@ -151,9 +130,20 @@ def run(m, room, seeds, out):
                         if m.sd_slope_time > 0:
                             named_normals(slope1, slope2, U(t + 1), U(i), z1, z2)
                             add(x, m.sd_slope_time, z1)
-                        remember(m.memory, p, t, x, h, s_total[i], s_first[j4], s_previous[j4], s_past[jt], row)
+                        remember(
+                            m.memory,
+                            p,
+                            t,
+                            x,
+                            h,
+                            state.slope_total[i],
+                            state.slope_first[j4],
+                            state.slope_previous[j4],
+                            state.slope_past[jt],
+                            row,
+                        )
                     for d in range(width):
-                        curve[d] = m.lam[d] * (1.0 + slope[i, d] + h[d])
+                        curve[d] = m.lam[d] * (1.0 + state.slope[i, d] + h[d])
                         keep[d] = 1.0 - m.step * (m.follow * curve[d] + m.prox)
                 if not active[i]:
                     continue
