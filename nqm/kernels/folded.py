@@ -25,6 +25,7 @@ from .model import (
     judge,
     new_state,
     recall,
+    recall_slope,
     sample,
     scale,
     zero,
@@ -155,18 +156,7 @@ def run(m, room, seeds, out):
                         if m.sd_slope_time > 0:
                             named_normals(slope1, slope2, U(t + 1), U(i), z1, z2)
                             add(x, m.sd_slope_time, z1)
-                        remember(
-                            m.memory,
-                            p,
-                            t,
-                            x,
-                            h,
-                            state.slope_total[i],
-                            state.slope_first[j4],
-                            state.slope_previous[j4],
-                            state.slope_past[jt],
-                            row,
-                        )
+                        recall_slope(m, state, p, t, i, x, h, row)
                     if active[i]:
                         for d in range(width):
                             curve[d] = m.lam[d] * (1.0 + state.slope[i, d] + h[d])

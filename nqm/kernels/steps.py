@@ -17,6 +17,7 @@ from .model import (
     judge,
     new_state,
     recall,
+    recall_slope,
     sample,
     scale,
     zero,
@@ -130,18 +131,7 @@ def run(m, room, seeds, out):
                         if m.sd_slope_time > 0:
                             named_normals(slope1, slope2, U(t + 1), U(i), z1, z2)
                             add(x, m.sd_slope_time, z1)
-                        remember(
-                            m.memory,
-                            p,
-                            t,
-                            x,
-                            h,
-                            state.slope_total[i],
-                            state.slope_first[j4],
-                            state.slope_previous[j4],
-                            state.slope_past[jt],
-                            row,
-                        )
+                        recall_slope(m, state, p, t, i, x, h, row)
                     for d in range(width):
                         curve[d] = m.lam[d] * (1.0 + state.slope[i, d] + h[d])
                         keep[d] = 1.0 - m.step * (m.follow * curve[d] + m.prox)
