@@ -1,0 +1,1038 @@
+"""`cfl`, Theorems 4.1, 4.4, 4.7 and their full versions B.5, B.6, B.8 part by part, Section B.4.4 and Table 1.
+
+O(·) is read with any constant and, where usual, a logarithm; the lower-order terms of the full version are granted
+to the short one; the step size is the best within its bound. A lower bound is used only if no choice that a theorem
+leaves open escapes it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from theory.bounds import cfl_rates as rates
+
+from .ledger import Case, Comparison, claim
+
+Array = NDArray[np.float64]
+
+
+# ---- Worlds: one-dimensional quadratics whose errors are exact ----
+
+
+def floor(curvature: float, r2: float, variance: float) -> float:
+    """What no averaging of linear iterates beats on f = curvature·(w − w*)²/2 from a start with (w_0 − w*)² = r2.
+
+    Such an output is a·(w_0 − w*) + Σ b_s ξ_s/curvature with Σ b_s = 1 − a (were all drifts equal, every round
+    would aim at the same shifted point), so its mean square is at least a² r2 + (1 − a)² v, v = variance/curvature²
+    and ``variance`` that of the mean of all drifts seen. The best a gives r2·v/(r2 + v). The average of f over
+    iterates is no smaller, by convexity.
+    """
+    v = variance / curvature**2
+    return 0.5 * curvature * r2 * v / (r2 + v) if v > 0 else 0.0
+
+
+def steps(L: float, c_O: float = 1.0, count: int = 40) -> Array:
+    """Steps η = K η_l within the theorems' bound, from none to the largest."""
+    return np.append(0.0, np.geomspace(1e-7, 1.0, count)) * rates.largest_step(L, 1, c_O)
+
+
+def fedavg_error(case: Case) -> float:
+    """The least error of FedAvg's last iterate over `steps`, exact, on f = λw²/2.
+
+    The clients are new in each round: curvature λ(1 ± s) and drift ± g come together, and a drift of variance V and
+    step noise of variance sigma2 on top. Fields: T, N, K, lam, s, g, V, sigma2, r, stiff (L over the largest
+    curvature).
+    """
+    lam, K, N, T = case["lam"], case["K"], case["N"], case["T"]
+    eta = steps(case["stiff"] * lam * (1 + case["s"]), c_o(case))[:, None]
+    curves = lam * np.array([1 + case["s"], 1 - case["s"]])
+    shrink = 1 - eta / K * curves  # one local step
+    powers = shrink[:, :, None] ** np.arange(K)
+    pull = eta / K * powers.sum(axis=2)  # Σ_j η_l (1 − η_l λ_i)^j
+    keep, shift = shrink**K, pull * case["g"] * np.array([1.0, -1.0])
+    noise = pull**2 * case["V"] + (eta / K) ** 2 * (powers**2).sum(axis=2) * case["sigma2"]
+    a, b = keep.mean(axis=1), shift.mean(axis=1)
+    map_ = np.zeros((len(eta), 3, 3))  # of (1, E e, E e²)
+    map_[:, 0, 0] = 1.0
+    map_[:, 1, 0], map_[:, 1, 1] = b, a
+    map_[:, 2, 0] = b**2 + (shift.var(axis=1) + noise.mean(axis=1)) / N
+    map_[:, 2, 1] = 2 * (a * b + ((keep * shift).mean(axis=1) - a * b) / N)
+    map_[:, 2, 2] = a**2 + keep.var(axis=1) / N
+    moments = np.linalg.matrix_power(map_, T) @ np.array([1.0, case["r"], case["r"] ** 2])
+    return float(lam / 2 * np.min(moments[:, 2]))
+
+
+def c_o(case: Case) -> float:
+    """1 + A² + B² of `fedavg_error`'s world: δ = ±(sλw + g) has E‖δ‖² ≤ 2s²‖∇f‖² + 2g²."""
+    return 1 + 2 * case["s"] ** 2
+
+
+def cfl_error(T: int, curvature: float, r: float, D2: float, R2: float, N: int, loss: float) -> float:
+    """The least error of CFL's last iterate over `steps`, exact: f = curvature·w²/2, L = 1, K = 1, Theorem 4.1's
+    weights.
+
+    Time drifts are independent with variance D2 and averaged over N clients; the information loss is the constant
+    ``loss``.
+    """
+    eta = steps(1.0)
+    a, v = 1 - eta * curvature, D2 / N
+    mean, square, cross = (
+        np.full_like(eta, r),
+        np.zeros_like(eta),
+        np.zeros_like(eta),
+    )  # cross: with the sum of past drifts
+    for t in range(1, T + 1):
+        q = rates.memory(t, D2, R2)
+        past, now = q / max(t - 1, 1), 1 - q
+        square = a**2 * square + 2 * a * eta * past * cross + eta**2 * v * (now**2 + past**2 * (t - 1))
+        cross = a * cross + eta * v * (past * (t - 1) + now)
+        mean = a * mean + eta * q * loss
+    return float(curvature / 2 * np.min(mean**2 + square))
+
+
+def plain_fedavg_error(T: int, curvature: float, r: float, D2: float, N: int) -> float:
+    """`fedavg_error` with K = 1, additive drift and L = 1."""
+    world = {"T": T, "N": N, "K": 1, "lam": curvature, "s": 0.0, "g": 0.0, "V": D2, "sigma2": 0.0, "r": r}
+    return fedavg_error(world | {"stiff": 1 / curvature})
+
+
+# ---- Theorems 4.1 and B.5: CFL ----
+
+R0 = (
+    "At R = 0, which Assumption 4 allows and Remark 4.2 discusses, φ = 0, the weights are 1/t and {claim}. But "
+    "CFL has seen N·T drifts, and no linear method brings their mean below D²/(NT), whatever the steps and "
+    "whichever average of iterates is put out. The proof breaks where (13) replaces f_t by f: at the iterates "
+    "past drifts do not have mean zero. Read Assumption 3 as asking just that, and no run of CFL with D > 0 "
+    "satisfies it."
+)
+SMALLER = tuple({"eps": e, "D2": 1.0, "H": 1.0, "N": 1} for e in (1e-1, 1e-2, 1e-4, 1e-6))
+LONGER = tuple({"T": T, "D2": 1.0, "H": 1.0, "N": 1} for T in (10, 100, 1000, 10000, 1000000))
+
+
+@claim(
+    "cfl/thm-4.1-sc",
+    at="Theorem 4.1, strongly convex; with N = 1 the continual-learning rate called tight in Section 1",
+    sense="rate",
+    verdict="refuted",
+    why=R0.format(claim="T = O(L/μ + D/√(με)), the second term from Theorem B.5"),
+    path=SMALLER,
+    needs=["D2 > 0", "H > 2 * eps"],
+    repair="D²/(μNε) has to stay for every R. With D = N = 1, R = 0, T = 1000 the best constant step comes within 1 %.",
+)
+def cfl_strongly_convex_rounds(case: Case) -> Comparison:
+    """CFL is within ε + φ after T = O(L c_O/μ + σ²/(μNKε) + (G² + D²R²/(R² + D²))/(με)) rounds.
+
+    Measured: the fewest rounds with which any linear method can, on f = w²/2 with R = G = σ = 0. Claimed: B.5's
+    count × ln(1/ε).
+    """
+    variance = 2 * case["eps"] * case["H"] / (case["H"] - 2 * case["eps"])  # at which `floor` is eps
+    claimed = rates.cfl_rounds_sc(case["eps"], mu=1.0, D2=case["D2"]) * (1 + math.log(1 + case["H"] / case["eps"]))
+    return Comparison(case["D2"] / (case["N"] * variance), claimed)
+
+
+@claim(
+    "cfl/thm-b.5-sc",
+    at="Theorem B.5, strongly convex; Section B.4.4, first result",
+    sense="rate",
+    verdict="refuted",
+    why=R0.format(claim="the error is O(D²/(μT²) + LD²/(μ²T³)) after the transient"),
+    path=LONGER,
+    repair="+ D²/(μNT), for every R",
+)
+def cfl_strongly_convex_error(case: Case) -> Comparison:
+    """The error beyond φ is O(exp + σ²/(μNKT) + c_A/(μT) + c_B/(μT²) + c_C/(μT)² + c_D/(μ²T³)) after T rounds.
+
+    Measured: the least error any linear method has on f = w²/2 with R = G = σ = 0. Claimed: the sum times 1 + ln T,
+    with a tenth of the printed exponent.
+    """
+    T, D2 = case["T"], case["D2"]
+    claimed = rates.cfl_error_sc(T, mu=1.0, H=case["H"], D2=D2, transient=0.1) * (1 + math.log(T))
+    return Comparison(floor(1.0, case["H"], D2 / (case["N"] * T)), claimed)
+
+
+FLAT = (
+    "At R = 0 every term is O(1/T), also with Theorem B.5's and the missing L put back. For f = λw²/2 with λ = "
+    "D/(‖w_0 − w*‖√(NT)), no linear method is below D‖w_0 − w*‖/(4√(NT)) after T rounds. The ratio grows like √T."
+)
+
+
+@claim(
+    "cfl/thm-4.1-gc",
+    at="Theorem 4.1, general convex",
+    sense="rate",
+    verdict="refuted",
+    why=FLAT,
+    path=SMALLER,
+    needs=["16 * eps * eps <= D2 * H", "4 * eps <= H"],
+    repair="D²H/(Nε²) has to stay for every R.",
+)
+def cfl_general_convex_rounds(case: Case) -> Comparison:
+    """CFL is within ε + φ after T = O(c_O H/ε + σ²H/(NKε²) + (G² + D²R²/(R² + D²))H/ε²) rounds, H = ‖w_0 − w*‖².
+
+    Measured: the fewest rounds of any linear method on f = λw²/2, λ = 4ε/H ≤ L = 1, R = G = σ = 0. Claimed: B.5's ×
+    ln(1/ε).
+    """
+    eps, D2, H = case["eps"], case["D2"], case["H"]
+    return Comparison(
+        D2 * H / (16 * case["N"] * eps**2), rates.cfl_rounds_gc(eps, H=H, D2=D2) * (1 + math.log(1 + H / eps))
+    )
+
+
+def cfl_flat_error(case: Case) -> Comparison:
+    """The least error of any linear method on the hardest curvature against B.4.4's sum, with L supplied, times 1 +
+    ln T.
+    """
+    T, D2, H = case["T"], case["D2"], case["H"]
+    curvature = math.sqrt(D2 / (H * case["N"] * T))
+    claimed = rates.cfl_error_gc(T, H=H, D2=D2, smoothness=True) * (1 + math.log(T))
+    return Comparison(floor(curvature, H, D2 / (case["N"] * T)), claimed)
+
+
+@claim(
+    "cfl/thm-b.5-gc",
+    at="Theorem B.5, general convex; Section B.4.4, second result",
+    sense="rate",
+    verdict="refuted",
+    why=FLAT,
+    path=LONGER,
+    needs=["D2 <= H * N * T"],
+    repair="+ D√(H/(NT)), for every R",
+)
+def cfl_general_convex_error(case: Case) -> Comparison:
+    """The error beyond φ is O((c_O H + √(c_B H) + ∛(c_D H²))/T + √(σ²H/(NKT)) + √(c_A H/T) + ∛(c_C H²/T²)).
+
+    Measured: the least error any linear method has on f = λw²/2 with λ = D/√(HNT) ≤ L = 1 and R = G = σ = 0.
+    Claimed: the sum with L supplied, times 1 + ln T.
+    """
+    return cfl_flat_error(case)
+
+
+def drawn_off(T: int, L: float, D2: float, R2: float) -> float:
+    """Mean of ‖∇f(w_t)‖² for f = Lw²/2 from w_0 = w*, no drift, information loss constantly R, η = 1/(√T L)."""
+    eta, R, e, total = 1 / (math.sqrt(T) * L), math.sqrt(R2), 0.0, 0.0
+    for t in range(1, T + 1):
+        total += (L * e) ** 2
+        e -= eta * (L * e - rates.memory(t, D2, R2) * R)
+    return total / T
+
+
+def slack_of_descent(L: float, D2: float, R2: float) -> float:
+    """c_m for A = B = 0: the least p_t/2 − L² over t; the theorem needs it to be positive."""
+    return (1 - rates.memory(math.inf, D2, R2)) / 2 - L**2
+
+
+CONSTANT_LOSS = (
+    "A constant information loss of size R with no drift at all moves the optimum: ‖∇f‖² settles at (D²R/(D² + "
+    "R²))². From w_0 = w* the stated φ = c_3‖w_0 − w*‖ is zero, and every term of the claim vanishes with T. "
+    "(The proof does carry such a constant, c_1(t), calls it φ and drops it; kept, the case is covered, but then "
+    "φ contains (G² + D²)/2 for FedAvg, too, where Table 1 says φ = 0.)"
+)
+LOSSES = tuple({"T": T, "L": 0.3, "D2": 1.0, "R2": 1.0} for T in (100, 1000, 10000, 100000))
+DESCENT = ["R2 / (R2 + D2) > 2 * L * L", "T >= 90"]
+
+
+@claim(
+    "cfl/thm-4.1-nc",
+    at="Theorem 4.1, non-convex",
+    sense="rate",
+    verdict="refuted",
+    why=CONSTANT_LOSS,
+    path=LOSSES,
+    needs=DESCENT,
+    repair="Add O((G² + D²R²/(R² + D²) + R²D²/(R² + D²) + L²σ²/K)/c_m), which does not vanish, as the proof's "
+    "c_1(t) suggests; not checked.",
+)
+def cfl_nonconvex(case: Case) -> Comparison:
+    """With η = √(KN)/(√T L), the mean of ‖∇f(w_t)‖² reaches ε after T = O((L(f_0 − f*)/c_m)²/(NKε²) + (√(KN)c_R1²/L
+    + ...)²/ε²).
+
+    Measured: the mean after T rounds on f = Lw²/2 from w_0 = w*, N = K = 1. Claimed: the same formula solved for ε.
+    """
+    T, L, D2, R2 = case["T"], case["L"], case["D2"], case["R2"]
+    claimed = rates.cfl_error_nc(T, L=L, gap=0.0, c_m=slack_of_descent(L, D2, R2), D2=D2, R2=R2, full=False)
+    return Comparison(drawn_off(T, L, D2, R2), claimed)
+
+
+@claim(
+    "cfl/thm-b.5-nc",
+    at="Theorem B.5, non-convex; Section B.5, last display",
+    sense="rate",
+    verdict="refuted",
+    why=CONSTANT_LOSS + " B.5 has c_R1 where Theorem 4.1 has c_R1², with the same definition.",
+    path=LOSSES,
+    needs=DESCENT,
+    repair="As for cfl/thm-4.1-nc.",
+)
+def cfl_nonconvex_full(case: Case) -> Comparison:
+    """As Theorem 4.1's non-convex part, with c_R1 in place of c_R1² and √(KN)c_R2/(c_m εL) more rounds.
+
+    Measured: as there. Claimed: the largest of the terms' errors, times three.
+    """
+    T, L, D2, R2 = case["T"], case["L"], case["D2"], case["R2"]
+    terms: dict[str, Any] = {"L": L, "gap": 0.0, "c_m": slack_of_descent(L, D2, R2), "D2": D2, "R2": R2}
+    claimed = 3 * max(rates.cfl_error_nc(T, **terms), (1 - rates.memory(math.inf, D2, R2)) / (L * math.sqrt(T)))
+    return Comparison(drawn_off(T, L, D2, R2), claimed)
+
+
+# ---- Theorems 4.4 and B.6: FedAvg ----
+
+ROUNDS = st.sampled_from([1, 3, 10, 30, 100, 1000, 10**4, 10**6])
+SQUARES = st.sampled_from([0.0, 1e-3, 0.1, 1.0, 10.0, 1e3])
+FLEETS = st.fixed_dictionaries(
+    {
+        "T": ROUNDS,
+        "N": st.sampled_from([1, 2, 10, 1000]),
+        "K": st.integers(1, 5),
+        "lam": st.floats(0.01, 10.0),
+        "s": st.sampled_from([0.0, 0.3, 0.9]),
+        "g": st.sampled_from([0.0, 0.1, 1.0, 30.0]),
+        "V": st.sampled_from([1e-9, 1e-3, 1.0, 1e3]),
+        "sigma2": SQUARES,
+        "r": st.sampled_from([0.01, 1.0, 100.0]),
+        "stiff": st.sampled_from([1.0, 3.0, 100.0]),
+    }
+)
+LOG = 4.0  # with the logarithm, all that is granted to O(·)
+
+
+def fedavg_world(case: Case) -> dict[str, Any]:
+    """The constants that bound `fedavg_error`'s world, as the theorems take them."""
+    return {
+        "L": case["stiff"] * case["lam"] * (1 + case["s"]),
+        "H": case["r"] ** 2,
+        "N": case["N"],
+        "K": case["K"],
+        "sigma2": case["sigma2"],
+        "D2": 2 * case["g"] ** 2 + case["V"],
+        "B2": c_o(case) - 1,
+    }
+
+
+def fedavg_strongly_convex(case: Case) -> Comparison:
+    """FedAvg's best error against B.4.4's sum, with a tenth of its exponent, times a constant and a logarithm."""
+    mu = case["lam"] * (1 - case["s"])
+    claimed = rates.fedavg_error_sc(case["T"], mu=mu, transient=0.1, **fedavg_world(case))
+    return Comparison(fedavg_error(case), LOG * (1 + math.log(case["T"])) * claimed)
+
+
+CROWDS = tuple(
+    {"T": 10000, "N": N, "K": 1, "lam": 1.0, "s": 0.0, "g": 0.0, "V": 1.0, "sigma2": 0.0, "r": 1.0, "stiff": 1.0}
+    for N in (1, 10, 100, 1000)
+)
+PAST_START = ["T * lam * (1 - s) >= stiff * lam * (1 + s) * (1 + 2 * s * s)"]  # T ≥ L c_O/μ
+FRESH = (
+    "Read with clients drawn anew, or all of them with f their average, and with a logarithm, as its source has. "
+    "Tried on quadratics; in general it would follow from (24) with a larger c_2, which withstood attack "
+    "(cfl/eq-24). Drifts of different clients are independent, so their mean has variance (G² + D²)/N: the bound "
+    "is too large by N."
+)
+
+
+@claim(
+    "cfl/thm-4.4-sc",
+    at="Theorem 4.4, strongly convex",
+    sense="<=",
+    verdict="loose",
+    why=FRESH,
+    cases=FLEETS,
+    needs=PAST_START,
+    path=CROWDS,
+    slack_in="N",
+    repair="(G² + D²)/(μNε)",
+)
+def fedavg_strongly_convex_short(case: Case) -> Comparison:
+    """FedAvg is within ε after T = O(L c_O/μ + σ²/(μNKε) + (G² + D²)/(με)) rounds.
+
+    Measured: its error after T rounds, exact, with the best step: quadratics whose clients differ in curvature and,
+    correlated with it, in drift. Claimed: the formula solved for the error (B.6's term included) times 4(1 + ln T).
+    """
+    return fedavg_strongly_convex(case)
+
+
+@claim(
+    "cfl/thm-b.6-sc",
+    at="Theorem B.6, strongly convex",
+    sense="<=",
+    verdict="loose",
+    why=FRESH,
+    cases=FLEETS,
+    needs=PAST_START,
+    path=CROWDS,
+    slack_in="N",
+    repair="(G² + D²)/(μNε)",
+)
+def fedavg_strongly_convex_full(case: Case) -> Comparison:
+    """Theorem 4.4 with √(c_C/(μ²ε)) more rounds, c_C = L(σ²/K + G² + D²).
+
+    Measured and claimed: as for cfl/thm-4.4-sc.
+    """
+    return fedavg_strongly_convex(case)
+
+
+FLAT_CONSTANT = 10.0  # Lemma A.2 gives 1/(L η_max) < 9.3 for the first term and 2 for the others
+
+
+def fedavg_general_convex(case: Case, smoothness: bool) -> Comparison:
+    """FedAvg's best error on a curvature far below L against B.4.4's sum."""
+    claimed = rates.fedavg_error_gc(case["T"], smoothness=smoothness, **fedavg_world(case))
+    return Comparison(fedavg_error(case), FLAT_CONSTANT * claimed)
+
+
+def fedavg_general_convex_with_l(case: Case) -> Comparison:
+    """The first term as L c_O H/T."""
+    return fedavg_general_convex(case, True)
+
+
+NO_L = (
+    "ε is measured in units of f, H in squared distances: c_O H/ε lacks the L that Lemma A.2 brings in with "
+    "1/η_max. Without noise and drift, f = λw²/2 with λ of order L/T still has an error of order LH/T. The "
+    "strongly convex part has its L."
+)
+STIFF = FLEETS.map(lambda case: {**case, "lam": case["lam"] * 10})
+
+
+@claim(
+    "cfl/thm-4.4-gc",
+    at="Theorem 4.4, general convex (so also 4.1, 4.7, B.5, B.8)",
+    sense="<=",
+    verdict="misprint",
+    why=NO_L,
+    cases=STIFF,
+    repair="L c_O H/ε",
+    repaired=fedavg_general_convex_with_l,
+)
+def fedavg_general_convex_short(case: Case) -> Comparison:
+    """FedAvg is within ε after T = O(c_O H/ε + σ²H/(NKε²) + (G² + D²)H/ε²) rounds, H = ‖w_0 − w*‖².
+
+    Measured: its error after T rounds, exact, with the best step. Claimed: the formula solved for the error (B.6's term
+    included) times 10.
+    """
+    return fedavg_general_convex(case, False)
+
+
+@claim(
+    "cfl/thm-b.6-gc",
+    at="Theorem B.6, general convex; Section B.4.4, last display",
+    sense="<=",
+    verdict="misprint",
+    why=NO_L,
+    cases=STIFF,
+    repair="L c_O H/ε",
+    repaired=fedavg_general_convex_with_l,
+)
+def fedavg_general_convex_full(case: Case) -> Comparison:
+    """Theorem 4.4's general convex part with √(c_C H²/ε³) more rounds.
+
+    Measured and claimed: as for cfl/thm-4.4-gc.
+    """
+    return fedavg_general_convex(case, False)
+
+
+DRIFTS = tuple({"T": 10000, "L": 0.5, "D2": D2} for D2 in (1.0, 10.0, 100.0, 10000.0))
+NO_DRIFT_TERM = (
+    "Neither G nor D occurs, though the number of rounds must grow with the drift: √(KN)/L stands where a "
+    "squared gradient should. On f = Lw²/2 from w_0 = w*, with N = K = 1 and fresh drifts, the mean of ‖∇f‖² is "
+    "about D²/(2√T); φ = 0 for FedAvg."
+)
+
+
+def jittered(T: int, L: float, D2: float) -> float:
+    """Mean of ‖∇f(w_t)‖² for FedAvg on f = Lw²/2 from w_0 = w*, N = K = 1, fresh drifts of variance D2, η = 1/(√T
+    L).
+    """
+    keep = (1 - 1 / math.sqrt(T)) ** 2
+    settled = D2 / (T * (1 - keep))  # L² E e²
+    return settled * (1 - (1 - keep**T) / (T * (1 - keep)))
+
+
+def fedavg_nonconvex(case: Case) -> Comparison:
+    """The exact mean against the printed formula solved for ε, c_m = 1/2 − L²."""
+    T, L, D2 = case["T"], case["L"], case["D2"]
+    return Comparison(jittered(T, L, D2), rates.fedavg_error_nc(T, L=L, gap=0.0, c_m=0.5 - L**2, D2=D2))
+
+
+@claim(
+    "cfl/thm-4.4-nc",
+    at="Theorem 4.4, non-convex",
+    sense="rate",
+    verdict="refuted",
+    why=NO_DRIFT_TERM,
+    path=DRIFTS,
+    needs=["L * L < 0.5", "T >= 90"],
+    repair="√(K/N)(G² + D²) in place of √(KN)/L (checked for K = N = 1 only)",
+)
+def fedavg_nonconvex_short(case: Case) -> Comparison:
+    """With η = √(KN)/(√T L), FedAvg's mean of ‖∇f(w_t)‖² reaches ε after O((L(f_0 − f*)/c_m)²/(NKε²) + (√(KN)/L +
+    σ²/√(NK))²/ε²).
+
+    Measured: the mean after T rounds, exact. Claimed: the formula solved for ε.
+    """
+    return fedavg_nonconvex(case)
+
+
+@claim(
+    "cfl/thm-b.6-nc",
+    at="Theorem B.6, non-convex",
+    sense="rate",
+    verdict="refuted",
+    why=NO_DRIFT_TERM,
+    path=DRIFTS,
+    needs=["L * L < 0.5", "T >= 90"],
+    repair="As for cfl/thm-4.4-nc.",
+)
+def fedavg_nonconvex_full(case: Case) -> Comparison:
+    """Word for word Theorem 4.4's non-convex part.
+
+    Measured and claimed: as there.
+    """
+    return fedavg_nonconvex(case)
+
+
+# ---- Theorems 4.7 and B.8: overlapping data ----
+
+OVERLAP = (
+    "Minimising (33) leaves min(F², D²) behind, which the theorem loses. If half of each time drift is common to "
+    "all rounds, F² = D²/2 holds with equality in Assumption 6; the iterates, whatever the steps, aim at a point "
+    "shifted by the common part, and an error of order F²/(μN) stays. At F = D the claim would even be free of "
+    "D, for independent drifts as well."
+)
+SHARED = tuple({"T": T, "D2": 1.0, "F2": 0.5, "H": 1.0, "N": 1} for T in (10, 100, 1000, 10000))
+
+
+def overlapping(case: Case) -> float:
+    """The least error of any linear method on f = w²/2 when a part F2 of the drift's variance is common to all
+    rounds.
+    """
+    F2, D2, T = case["F2"], case["D2"], case["T"]
+    return floor(1.0, case["H"], (F2 + (D2 - F2) / T) / case["N"])
+
+
+def overlap_strongly_convex(case: Case) -> Comparison:
+    """Against Theorem 4.7 solved for the error, with B.4.4's lower-order terms in M, times 1 + ln T."""
+    terms = {"H": case["H"], "D2": case["D2"], "F2": case["F2"]}
+    claimed = rates.overlap_error_sc(case["T"], mu=1.0, transient=0.1, **terms)
+    return Comparison(overlapping(case), claimed * (1 + math.log(case["T"])))
+
+
+def overlap_general_convex(case: Case) -> Comparison:
+    """Against Theorem 4.7 solved for the error, with B.4.4's lower-order terms in M and the missing L, times 1 + ln
+    T.
+    """
+    terms = {"H": case["H"], "D2": case["D2"], "F2": case["F2"]}
+    claimed = rates.overlap_error_gc(case["T"], smoothness=True, **terms)
+    return Comparison(overlapping(case), claimed * (1 + math.log(case["T"])))
+
+
+def overlap_nonconvex(case: Case) -> Comparison:
+    """Drift equal in all rounds: F = D, p_t = 1, φ = 0. Mean of ‖∇f(w_t)‖² on f = Lw²/2 from w_0 = w*, N = K = 1."""
+    T, L, D2 = case["T"], case["L"], case["D2"]
+    aimed = 1 - (1 - 1 / math.sqrt(T)) ** np.arange(T)  # how much of the way to the shifted optimum
+    claimed = rates.overlap_error_nc(T, L=L, gap=0.0, c_m=0.5 - L**2, D2=D2, F2=D2, R2=1.0)
+    return Comparison(D2 * float(np.mean(aimed**2)), claimed)
+
+
+@claim(
+    "cfl/thm-4.7-sc",
+    at="Theorem 4.7, strongly convex",
+    sense="rate",
+    verdict="refuted",
+    why=OVERLAP,
+    path=SHARED,
+    needs=["0 <= F2 <= D2"],
+    repair="An error of order min(F², D²)/(μN) that does not vanish, and D²/(μNε).",
+)
+def overlap_strongly_convex_short(case: Case) -> Comparison:
+    """Under Assumption 6, CFL is within ε + φ after O(L c_O/μ + σ²/(μNKε) + (G² + M²R²/(R² + M²))/(με)), M² =
+    max(0, D² − F²).
+
+    Measured: the least error any linear method has on f = w²/2 with R = G = σ = 0. Claimed: the formula solved for
+    the error.
+    """
+    return overlap_strongly_convex(case)
+
+
+@claim(
+    "cfl/thm-4.7-gc",
+    at="Theorem 4.7, general convex",
+    sense="rate",
+    verdict="refuted",
+    why=OVERLAP,
+    path=SHARED,
+    needs=["0 <= F2 <= D2"],
+    repair="An error of order min(F², D²)/(LN) that does not vanish, and D²H/(Nε²).",
+)
+def overlap_general_convex_short(case: Case) -> Comparison:
+    """Under Assumption 6, CFL is within ε + φ after O(c_O H/ε + σ²H/(NKε²) + (G² + M²R²/(R² + M²))H/ε²), M² =
+    max(0, D² − F²).
+
+    Measured: the least error any linear method has on f = w²/2 with R = G = σ = 0. Claimed: the formula solved for
+    the error.
+    """
+    return overlap_general_convex(case)
+
+
+EQUAL = tuple({"T": T, "L": 0.3, "D2": 1.0} for T in (100, 1000, 10000, 100000))
+
+
+@claim(
+    "cfl/thm-4.7-nc",
+    at="Theorem 4.7, non-convex",
+    sense="rate",
+    verdict="refuted",
+    why="Drifts equal in all rounds satisfy Assumption 6 with F = D. Then M = 0, so p_t = 1 and φ = 0, and the "
+    "iterates converge to the wrong point: ‖∇f‖² tends to D², while every term of the claim vanishes with T.",
+    path=EQUAL,
+    needs=["L * L < 0.5", "T >= 90"],
+    repair="Add a term of order min(F², D²) that does not vanish.",
+)
+def overlap_nonconvex_short(case: Case) -> Comparison:
+    """Under Assumption 6, the mean of ‖∇f(w_t)‖² takes Theorem 4.1's rounds to reach ε, with M² = max(0, D² − F²)
+    for D².
+
+    Measured: the mean after T rounds on f = Lw²/2, exact. Claimed: the formula solved for ε.
+    """
+    return overlap_nonconvex(case)
+
+
+@claim(
+    "cfl/thm-b.8-sc",
+    at="Theorem B.8, strongly convex",
+    sense="rate",
+    verdict="refuted",
+    why=OVERLAP,
+    path=SHARED,
+    needs=["0 <= F2 <= D2"],
+    repair="As for cfl/thm-4.7-sc.",
+)
+def overlap_strongly_convex_full(case: Case) -> Comparison:
+    """Theorem 4.7's strongly convex part again.
+
+    Measured and claimed: as there.
+    """
+    return overlap_strongly_convex(case)
+
+
+@claim(
+    "cfl/thm-b.8-gc",
+    at="Theorem B.8, general convex",
+    sense="rate",
+    verdict="refuted",
+    why=OVERLAP,
+    path=SHARED,
+    needs=["0 <= F2 <= D2"],
+    repair="As for cfl/thm-4.7-gc.",
+)
+def overlap_general_convex_full(case: Case) -> Comparison:
+    """Theorem 4.7's general convex part again.
+
+    Measured and claimed: as there.
+    """
+    return overlap_general_convex(case)
+
+
+@claim(
+    "cfl/thm-b.8-nc",
+    at="Theorem B.8, non-convex",
+    sense="rate",
+    verdict="refuted",
+    why="As for cfl/thm-4.7-nc: drifts equal in all rounds leave ‖∇f‖² at D².",
+    path=EQUAL,
+    needs=["L * L < 0.5", "T >= 90"],
+    repair="As for cfl/thm-4.7-nc.",
+)
+def overlap_nonconvex_full(case: Case) -> Comparison:
+    """Theorem 4.7's non-convex part again.
+
+    Measured and claimed: as there.
+    """
+    return overlap_nonconvex(case)
+
+
+# ---- Section B.4.4 ----
+
+TRANSIENTS = st.fixed_dictionaries(
+    {
+        "L": st.floats(0.1, 100.0),
+        "mu_share": st.floats(0.05, 1.0),
+        "excess": st.floats(0.0, 5.0),
+        "rounds": st.floats(1.0, 300.0),
+    }
+)
+
+
+def transient(case: Case, share: float) -> Comparison:
+    """Noise-free FedAvg on f = μw²/2 with its largest step, after ``rounds`` times L c_O/μ rounds, against 10⁶
+    times the claim.
+    """
+    L, mu, c_O = case["L"], case["L"] * case["mu_share"], 1 + case["excess"]
+    T = math.ceil(case["rounds"] * L * c_O / mu)
+    error = 0.5 * mu * (1 - mu * rates.largest_step(L, 1, c_O)) ** (2 * T)
+    return Comparison(error, 1e6 * mu * math.exp(-share * mu * T / (L * c_O)))
+
+
+def transient_repaired(case: Case) -> Comparison:
+    """A tenth in the exponent."""
+    return transient(case, 0.1)
+
+
+@claim(
+    "cfl/b.4.4-exponent",
+    at="Section B.4.4, strongly convex results",
+    sense="<=",
+    verdict="misprint",
+    why="A constant inside an exponent is not covered by O(·): the largest step allowed is about 0.11/(L c_O), "
+    "so the transient decays like exp(−0.22 μT/(L c_O)) at best, and any weighted average of iterates is slower "
+    "still. The count of rounds, of order L c_O/μ, is unaffected.",
+    cases=TRANSIENTS,
+    repair="exp(−μT/(10 L c_O))",
+    repaired=transient_repaired,
+)
+def transient_as_printed(case: Case) -> Comparison:
+    """With steps within the bound, the start is forgotten like μ‖w_0 − w*‖² exp(−μT/(L c_O)), up to a constant.
+
+    Measured: the error on f = μw²/2 without noise, ‖w_0 − w*‖ = 1, largest step. Claimed: a million times the
+    printed transient.
+    """
+    return transient(case, 1.0)
+
+
+NOISES = st.fixed_dictionaries(
+    {
+        "T": st.sampled_from([1.0, 10.0, 100.0, 1e4]),
+        "mu": st.floats(0.01, 1.0),
+        "L": st.floats(1.0, 20.0),
+        "H": st.floats(0.0, 10.0),
+        "N": st.integers(1, 20),
+        "K": st.integers(1, 10),
+        "sigma2": st.floats(0.0, 10.0),
+        "G2": st.floats(0.0, 10.0),
+        "D2": st.floats(0.0, 10.0),
+        "A2": st.floats(0.0, 2.0),
+        "B2": st.floats(0.0, 2.0),
+    }
+)
+
+
+def _without(case: Case, *names: str) -> dict[str, Any]:
+    return {k: v for k, v in case.items() if k not in names}
+
+
+def fedavg_display_repaired(case: Case) -> Comparison:
+    """With exp(−·) and σ²/(μNKT): R so large that it makes no difference."""
+    general = rates.cfl_error_sc(case["T"], **_without(case, "T"), R2=1e15)
+    return Comparison(general, rates.fedavg_error_sc(case["T"], **_without(case, "T")))
+
+
+@claim(
+    "cfl/b.4.4-fedavg",
+    at="Section B.4.4, FedAvg, strongly convex",
+    sense="==",
+    verdict="misprint",
+    why="The exponent lost its minus sign, so that the printed bound grows with T, and σ²/(μNKT), which Theorem "
+    "B.6 has, is missing.",
+    cases=NOISES,
+    repair="O(μ‖w_0 − w*‖² exp(−μT/(L c_O)) + σ²/(μNKT) + c_A/(μT) + c_C/(μT)²)",
+    repaired=fedavg_display_repaired,
+)
+def fedavg_display(case: Case) -> Comparison:
+    """FedAvg's strongly convex error is CFL's for p_t = 1: O(μ‖w_0 − w*‖² exp(μT/(L c_O)) + c_A/(μT) + c_C/(μT)²).
+
+    Measured: CFL's display as R grows without bound. Claimed: FedAvg's display.
+    """
+    general = rates.cfl_error_sc(case["T"], **_without(case, "T"), R2=math.inf)
+    return Comparison(general, rates.fedavg_error_sc_printed(case["T"], **_without(case, "T", "N")))
+
+
+@claim(
+    "cfl/round-counts",
+    at="Theorem B.5, from the results of Section B.4.4",
+    sense="<=",
+    verdict="holds",
+    why="Each of the five or six terms is at most ε at that T, so their sum is at most six times ε. The "
+    "transient is left out; it needs the logarithm.",
+    cases=st.fixed_dictionaries(
+        {
+            "eps": st.floats(1e-6, 10.0),
+            "mu": st.floats(0.01, 1.0),
+            "L": st.floats(1.0, 20.0),
+            "H": st.floats(0.01, 100.0),
+            "N": st.integers(1, 20),
+            "K": st.integers(1, 10),
+            "sigma2": SQUARES,
+            "G2": SQUARES,
+            "D2": SQUARES,
+            "R2": SQUARES,
+        }
+    ),
+    needs=["D2 + R2 > 0"],
+)
+def round_counts(case: Case) -> Comparison:
+    """The rounds of Theorem B.5 bring the errors of Section B.4.4 down to order ε, strongly and general convex alike.
+
+    Measured: the larger of the two errors after that many rounds, without the strongly convex transient. Claimed: 6ε.
+    """
+    terms = _without(case, "eps", "mu", "H")
+    strongly = rates.cfl_rounds_sc(case["eps"], mu=case["mu"], **terms)
+    general = rates.cfl_rounds_gc(case["eps"], H=case["H"], **terms)
+    errors = (
+        rates.cfl_error_sc(strongly, mu=case["mu"], H=0.0, **terms),
+        rates.cfl_error_gc(general, H=case["H"], **terms),
+    )
+    return Comparison(max(errors), 6 * case["eps"])
+
+
+# ---- What is drawn from the theorems ----
+
+
+@claim(
+    "cfl/phi-start",
+    at="Theorem 4.1, φ; for starts within 2c_3/L of the optimum",
+    sense="<=",
+    verdict="vacuous",
+    why="Close to the optimum f(w_0) − f* ≤ L‖w_0 − w*‖²/2, which is below φ = c_3‖w_0 − w*‖ as soon as ‖w_0 − "
+    "w*‖ < 2c_3/L: zero rounds meet the theorem. For D = R = L = 1 that is every start within 2 of the optimum.",
+    cases=st.fixed_dictionaries(
+        {
+            "L": st.floats(0.1, 20.0),
+            "D": st.floats(0.01, 10.0),
+            "R": st.floats(0.01, 10.0),
+            "near": st.floats(0.01, 0.99),
+        }
+    ),
+    repair="State φ as a radius that does not depend on the start: q²R²/(2μ) with q = D²/(D² + R²).",
+)
+def bias_below_start(case: Case) -> Comparison:
+    """ε + φ asks for more than the start already offers.
+
+    Measured: φ, at a start ``near`` × 2c_3/L from the optimum. Claimed: the largest f(w_0) − f* there is at that
+    distance.
+    """
+    distance = case["near"] * 2 * rates.bias(1.0, case["D"] ** 2, case["R"] ** 2) / case["L"]
+    return Comparison(rates.bias(distance, case["D"] ** 2, case["R"] ** 2), case["L"] * distance**2 / 2)
+
+
+@claim(
+    "cfl/claim-faster-rate",
+    at="Abstract, Sections 1 and 4; Theorem B.5 beside B.6",
+    sense="rate",
+    verdict="refuted",
+    why="Both methods see the same N·T drifts, and neither can be below about D²/(2μNT), whatever its steps and "
+    "averages. Each reaches that order; what CFL can gain is the logarithm in T that a constant step costs "
+    "FedAvg.",
+    path=tuple({"T": T, "D2": 1.0, "N": 1} for T in (100, 1000, 10000, 1000000)),
+    repair="The same order in T; at R = 0 at most a logarithm better.",
+)
+def gain_of_memory(case: Case) -> Comparison:
+    """With perfect memory (R = 0) CFL converges a whole order faster than FedAvg: error O(ln T/T²) against O(1/T).
+
+    Measured: the least error of any linear method on f = w²/2, so also of CFL. Claimed: FedAvg's, exact, with its best
+    constant step, times (1 + ln T)/T.
+    """
+    T, D2, N = case["T"], case["D2"], case["N"]
+    claimed = plain_fedavg_error(T, 1.0, 1.0, D2, N) * (1 + math.log(T)) / T
+    return Comparison(floor(1.0, 1.0, D2 / (N * T)), claimed)
+
+
+RACES = st.fixed_dictionaries(
+    {
+        "T": st.integers(2, 60),
+        "curvature": st.sampled_from([0.01, 0.1, 1.0]),
+        "r": st.sampled_from([0.1, 1.0, 10.0]),
+        "D2": st.sampled_from([0.01, 1.0, 100.0, 10000.0]),
+        "R2": st.sampled_from([0.0, 0.01, 1.0, 100.0]),
+        "N": st.sampled_from([1, 10, 100]),
+        "sign": st.sampled_from([-1.0, 0.0, 1.0]),
+    }
+)
+
+
+def race(case: Case) -> Comparison:
+    """CFL's error against FedAvg's plus φ, both exact after T rounds with their best steps."""
+    T, curvature, r, D2, R2, N = (case[k] for k in ("T", "curvature", "r", "D2", "R2", "N"))
+    measured = cfl_error(T, curvature, r, D2, R2, N, case["sign"] * math.sqrt(R2))
+    return Comparison(measured, plain_fedavg_error(T, curvature, r, D2, N) + rates.bias(r, D2, R2, T))
+
+
+@claim(
+    "cfl/remark-4.6",
+    at="Remark 4.6, convex part",
+    sense="<=",
+    verdict="gap",
+    why="The term of the bound does fall. That CFL is therefore ahead does not follow: both bounds are too "
+    "large, FedAvg's by a factor N, and CFL's is false at small R (cfl/thm-4.1-sc). With perfect memory (R = 0, "
+    "φ = 0) the weights 1/t use the first drifts in every round, so while small steps are best CFL's sum of "
+    "drifts has nearly twice FedAvg's variance. In the stored case CFL has 28 % more error after 200 rounds; for T → ∞ "
+    "it wins by the logarithm of cfl/claim-faster-rate.",
+    cases=RACES,
+    step=race,
+    repair="Compare errors, not bounds.",
+)
+def smaller_variance_term(case: Case) -> Comparison:
+    """CFL's noise term G² + D²R²/(R² + D²) is at most FedAvg's G² + D², with equality as R grows.
+
+    Measured: CFL's. Claimed: FedAvg's. Step: hence CFL, each method with its best step, is at most φ behind FedAvg
+    after T rounds on f = curvature·w²/2, with time drift and an information loss that is constantly ±R or zero.
+    """
+    return Comparison(rates.constants(1.0, 1, 0.0, 0.0, case["D2"], case["R2"]).A, case["D2"])
+
+
+# ---- Table 1 ----
+
+WORLDS = {
+    "eps": st.floats(1e-4, 1.0),
+    "mu": st.floats(0.01, 1.0),
+    "N": st.integers(1, 20),
+    "K": st.integers(1, 10),
+    "sigma2": SQUARES,
+    "G2": SQUARES,
+    "D2": st.sampled_from([1e-3, 0.1, 1.0, 10.0, 1e3]),
+    "R2": SQUARES,
+    "A2": st.floats(0.0, 2.0),
+    "B2": st.floats(0.0, 2.0),
+}
+
+
+def _world(case: Case) -> rates.World:
+    return rates.World(**{k: case[k] for k in rates.World._fields})
+
+
+@claim(
+    "cfl/table-1-ours",
+    at="Table 1, rows Ours of FedAvg and CFL",
+    sense="==",
+    verdict="holds",
+    why="With L = H = 1: the table leaves both out everywhere. Its c_A has no G², unlike Theorem B.5's.",
+    cases=st.fixed_dictionaries(
+        WORLDS | {"row": st.sampled_from(["FedAvg, ours", "CFL, ours"]), "convex": st.booleans()}
+    ),
+)
+def table_1_ours(case: Case) -> Comparison:
+    """Table 1's rows for FedAvg and CFL are Theorems 4.4 and 4.1, strongly convex and (``convex``) general convex.
+
+    Measured: the theorem. Claimed: the cell.
+    """
+    row, world = rates.TABLE_1[case["row"]], _world(case)
+    terms = _without(world._asdict(), "eps", "mu") | ({"R2": math.inf} if case["row"] == "FedAvg, ours" else {})
+    if case["convex"]:
+        assert row.general is not None
+        return Comparison(rates.cfl_rounds_gc(world.eps, **terms, full=False), row.general(world))
+    return Comparison(rates.cfl_rounds_sc(world.eps, mu=world.mu, **terms, full=False), row.strongly(world))
+
+
+@claim(
+    "cfl/remark-4.2",
+    at="Remark 4.2; Table 1, row Ours of CL",
+    sense="==",
+    verdict="holds",
+    why="One client has no client drift, so G = B = 0; then c_pB in the second cell is the 1 + A² of the first. "
+    "L = H = 1 as in the whole table. Whether the rate is true is another matter: cfl/thm-4.1-sc refutes it with "
+    "N = 1.",
+    cases=st.fixed_dictionaries(WORLDS | {"convex": st.booleans()}),
+)
+def one_client(case: Case) -> Comparison:
+    """Theorem 4.1 with N = 1 is the rate of continual learning in Table 1.
+
+    Measured: the theorem with N = 1 and G = B = 0. Claimed: the cell.
+    """
+    world = _world(case)._replace(N=1, G2=0.0, B2=0.0)
+    row, terms = rates.TABLE_1["CL, ours"], _without(world._asdict(), "eps", "mu")
+    if case["convex"]:
+        assert row.general is not None
+        return Comparison(rates.cfl_rounds_gc(world.eps, **terms, full=False), row.general(world))
+    return Comparison(rates.cfl_rounds_sc(world.eps, mu=world.mu, **terms, full=False), row.strongly(world))
+
+
+@claim(
+    "cfl/table-1-match",
+    at="Table 1, caption",
+    sense="rate",
+    verdict="refuted",
+    why="The table's own rows differ: G²/(με) here, G/(μ√ε) there. (With sampled clients the cited work also has "
+    "a G²/ε term, divided by their number; the table does not show it, and ours lacks the division.)",
+    path=tuple({"eps": e, "G2": 1.0} for e in (1e-1, 1e-2, 1e-4, 1e-6)),
+    repair="A match needs G/(μ√ε) when all clients take part, (G² + D²)/(μNε) when they are sampled.",
+)
+def same_as_before(case: Case) -> Comparison:
+    """Our rate of FedAvg matches that of Karimireddy et al. in the conventional setting, D = A = 0.
+
+    Measured: our strongly convex cell, with σ = 0. Claimed: theirs.
+    """
+    world = rates.World(case["eps"], G2=case["G2"])
+    return Comparison(
+        rates.TABLE_1["FedAvg, ours"].strongly(world), rates.TABLE_1["FedAvg, Karimireddy"].strongly(world)
+    )
+
+
+CONVEX_ROWS = [name for name, row in rates.TABLE_1.items() if row.general is not None]
+SCALED = {"scale": st.sampled_from([0.1, 0.5, 2.0])}
+
+
+def _general(case: Case, khaled: bool) -> Comparison:
+    row = rates.TABLE_1[case["row"]]
+    assert row.general is not None
+    world = _world(case)
+    other = world._replace(mu=world.mu * case["scale"])
+    if khaled and case["row"] == "FedAvg, Khaled":  # without the stray μ
+        world, other = world._replace(mu=1.0), other._replace(mu=1.0)
+    return Comparison(row.general(world), row.general(other))
+
+
+def general_column_repaired(case: Case) -> Comparison:
+    """(σ + G + D)/ε^(3/2) in Khaled et al.'s row."""
+    return _general(case, True)
+
+
+@claim(
+    "cfl/table-1-khaled",
+    at="Table 1, general convex column, Khaled et al.",
+    sense="==",
+    verdict="misprint",
+    why="The cell divides (σ + G + D)/ε^(3/2) by μ, in the column where μ = 0.",
+    cases=st.fixed_dictionaries(WORLDS | SCALED | {"row": st.sampled_from(CONVEX_ROWS)}),
+    repair="(σ + G + D)/ε^(3/2); not checked against the cited paper",
+    repaired=general_column_repaired,
+)
+def general_column(case: Case) -> Comparison:
+    """The general convex column, which is for μ = 0, does not depend on μ.
+
+    Measured: a cell. Claimed: the same cell with μ scaled.
+    """
+    return _general(case, False)
+
+
+def _strongly(case: Case, yin: bool) -> Comparison:
+    world = _world(case)
+    better = world._replace(mu=2 * world.mu)
+    if yin and case["row"] == "CL, Yin":
+        return Comparison(1 / world.eps, 1 / world.eps)
+    cell = rates.TABLE_1[case["row"]].strongly
+    return Comparison(cell(better), cell(world))
+
+
+def strongly_column_repaired(case: Case) -> Comparison:
+    """1/ε for Yin et al., as a general convex rate has it."""
+    return _strongly(case, True)
+
+
+@claim(
+    "cfl/table-1-yin",
+    at="Table 1, strongly convex column, Yin et al.; Remark 4.2",
+    sense="<=",
+    verdict="misprint",
+    why="μ/ε would be more rounds for better conditioned problems; and Remark 4.2 says that this work treats the "
+    "general convex case, where the table has a dash. One of the two is wrong.",
+    cases=st.fixed_dictionaries(WORLDS | {"row": st.sampled_from(list(rates.TABLE_1))}),
+    repair="1/ε in the general convex column, if Remark 4.2 is right; not checked against the cited paper",
+    repaired=strongly_column_repaired,
+)
+def strongly_column(case: Case) -> Comparison:
+    """In the strongly convex column, more convexity never needs more rounds.
+
+    Measured: a cell with μ doubled. Claimed: the cell.
+    """
+    return _strongly(case, False)
