@@ -5,7 +5,7 @@
 | holds | no case against it among those tried; a rate: no growth of measured/claimed along its path |
 | loose | the same, and slack that grows at least a hundredfold along its path |
 | misprint | the stored case breaks the printed form, and the corrected form survives the attack |
-| gap | the statement survives the attack, and the stored case breaks the named step of its proof |
+| gap | the statement survives as for holds, and the stored case breaks the named step of its proof |
 | vacuous | every case tried shows it |
 | refuted | the stored case, within the assumptions, breaks it; a rate: measured/claimed grows tenfold along its path |
 """
@@ -137,7 +137,7 @@ def _misprint(claim: Claim, budget: int) -> Evidence:
 
 
 def _gap(claim: Claim, budget: int) -> Evidence:
-    found, evidence, survives = _survives(claim, budget)
+    found, evidence, survives = _holds(claim, budget)
     broken, step, breaks = _refuted(claim, budget)
     evidence["step"] = step | {"measured": broken and broken.measured, "claimed": broken and broken.claimed}
     return found, evidence, survives and breaks

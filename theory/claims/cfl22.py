@@ -142,37 +142,38 @@ untested(
     "cfl22/eq-77",
     at="Equation (77)",
     sense="rate",
-    verdict="refuted",
-    why="The same as Theorem B.5 of `cfl`: at R = 0 the error is to fall like 1/T², while N·T drifts cannot be "
-    "averaged below D²/(NT).",
-    path=same.LONGER,
-    repair="+ D²/(μNT), for every R",
+    verdict="gap",
+    why=same.REUSED.format(floor=same.SHARP + "see cfl/remark-4.2."),
+    path=same.ROUNDS_SEEN,
+    step=same.reused_strongly_convex,
+    needs=["D2 > 0"],
+    repair="As for cfl/thm-4.1-sc.",
 )
 def strongly_convex(case: Case) -> Comparison:
     """CFL's error beyond φ is O(exp + σ²/(μNKT) + c_A/(μT) + c_B/(μT²) + c_C/(μT)² + c_D/(μ²T³)).
 
-    Measured and claimed: as for cfl/thm-b.5-sc.
+    Measured, claimed and step: as for cfl/thm-b.5-sc.
     """
-    return same.cfl_strongly_convex_error(case)
+    return same.newcomers_strongly_convex(case)
 
 
 @claim(
     "cfl22/thm-4.2-gc",
     at="Theorem 4.2, equation (8); equation (78)",
     sense="rate",
-    verdict="refuted",
-    why="The same as Theorem B.5 of `cfl`: at R = 0 and σ = G = 0 only terms of order 1/ε remain, while no "
-    "linear method needs fewer than D²‖w_0 − w*‖²/(16Nε²) rounds.",
-    path=same.LONGER,
+    verdict="gap",
+    why=same.REUSED.format(floor=same.FLAT + "see cfl/remark-4.2."),
+    path=same.ROUNDS_SEEN,
+    step=same.reused_general_convex,
     needs=["D2 <= H * N * T"],
-    repair="D²‖w_0 − w*‖²/(Nε²) has to stay for every R.",
+    repair="As for cfl/thm-4.1-gc.",
 )
 def general_convex(case: Case) -> Comparison:
     """CFL needs O((c_O F + √(c_B F) + ∛(c_D F²))/ε + σ²F/(NKε²) + c_A F/ε² + √(c_C F²/ε³)) rounds, F = ‖w_0 − w*‖².
 
-    Measured and claimed: as for cfl/thm-b.5-gc.
+    Measured, claimed and step: as for cfl/thm-b.5-gc.
     """
-    return same.cfl_flat_error(case)
+    return same.newcomers_general_convex(case)
 
 
 untested(
@@ -180,8 +181,7 @@ untested(
     at="Theorem 4.2, equation (9)",
     sense="rate",
     statement="CFL's rounds until the mean of ‖∇f(w_t)‖² reaches ε, with one term more than `cfl` has.",
-    why="The exponents of the last term cannot be read. All terms that can be vanish with T, as in "
-    "cfl/thm-b.5-nc, which is refuted.",
+    why="The exponents of the last term cannot be read. All terms that can be vanish with T, as in cfl/thm-b.5-nc.",
 )
 
 untested(

@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 
 from ..bounds.cfl_nonconvex import growth, spread, step_limit
 from .ledger import Case, Comparison, claim
-from .worlds import Drifts, Kinked, draws, local_round, two_values, weighted_gradient
-
-
-def hundredths(low: int, high: int) -> Any:
-    """Multiples of 0.01, so that differences are either zero or far above rounding."""
-    return st.integers(low, high).map(lambda n: n / 100)
-
+from .worlds import Drifts, Kinked, draws, hundredths, local_round, two_values, weighted_gradient
 
 SQUARE = hundredths(0, 300)
 POSITIVE = st.floats(0.01, 100.0)
@@ -500,12 +494,12 @@ def _drift_averages_out(case: Case) -> Comparison:
 
 @claim(
     "cfl/lemma-b.2-iterates",
-    at="(15) and (18), where Lemma B.2 is applied",
+    at="(15) and (18), where Lemma B.2 is applied, without information loss",
     sense="<=",
     verdict="gap",
     why="The point w_{t,i,k} was reached with the same δ_i and ξ_{t,i}, so the cross term E⟨∇f(w), δ + ξ⟩ is not zero. "
-    "For convex f it has the good sign (after one step by monotonicity of ∇f) and the bound survived; for other f it "
-    "has the wrong one, see cfl/eq-28.",
+    "For convex f and no information loss it has the good sign in one dimension (w and the drift rise together) and "
+    "the bound survives. It fails with information loss (cfl/lemma-b.2-iterates-loss) and for other f (cfl/eq-28).",
     cases=st.fixed_dictionaries(ITERATES),
     needs=[*CONVEX, "0 < share <= 1", "0 <= p <= 1", "A + B <= 1", "0 < rare < 1"],
     step=_drift_averages_out,
@@ -519,6 +513,47 @@ def gradients_at_iterates(case: Case) -> Comparison:
     f, local, c, V = _convex_round(case)
     right = c * float(local.mean(f.grad(local.path[-1]) ** 2)) + V
     return Comparison(float(local.mean(local.pull[-1] ** 2)), right)
+
+
+@claim(
+    "cfl/lemma-b.2-iterates-loss",
+    at="(15) and (18), where Lemma B.2 is applied, with information loss",
+    sense="<=",
+    verdict="refuted",
+    why="Assumption 4 bounds the information loss and nothing else, so it may drive the iterates against the drift "
+    "that moved them. Then E⟨∇f(w), Σ p ξ⟩ < 0 and the bound fails, for a convex quadratic, one client and two rounds.",
+    cases=st.fixed_dictionaries(
+        {
+            "L": st.floats(0.1, 10.0),
+            "curvature": hundredths(1, 100),
+            "share": hundredths(1, 100),
+            "p": SHARE,
+            "D": hundredths(1, 300),
+            "R": hundredths(0, 3000),
+            "rare": RARE,
+        }
+    ),
+    needs=["0 < curvature <= 1", "0 < share <= 1", "0 <= p <= 1", "0 < rare < 1"],
+    repair="Apply the lemma at a point that the drifts have not moved, and go on by smoothness: "
+    "E‖Σ p ∇f_τ(w)‖² ≤ 2L²E‖w − w_1‖² + 2c_pB‖∇f(w_1)‖² + 2c_pG.",
+)
+def gradients_at_iterates_with_loss(case: Case) -> Comparison:
+    """For convex f_{t,i}, E‖Σ p_τ ∇f_τ(w)‖² ≤ c_pB E‖∇f(w)‖² + c_pG holds at the iterates of CFL with information loss.
+
+    Measured: the left side at w_{2,i,1}, one client with two local steps a round from the optimum. Its time drift is
+    ±D; what it remembers of round 1 errs by R towards the start. All four outcomes are enumerated.
+    """
+    p, curvature = case["p"], case["curvature"] * case["L"]
+    lr = case["share"] * step_limit(case["L"], 2, 1.0)
+    z, chance = draws(2, case["rare"])
+    first, both = case["D"] * z[:, 0], case["D"] * (z @ [1 - p, p])
+    w = np.zeros(len(chance))
+    for _ in range(2):
+        w = w - lr * (curvature * w - first)
+    lost = -(1 - p) * case["R"] * np.sign(w)
+    w = w - lr * (curvature * w - both - lost)
+    right = float(chance @ (curvature * w) ** 2) + spread(0.0, case["D"] ** 2, p**2 + (1 - p) ** 2)
+    return Comparison(float(chance @ (curvature * w - both) ** 2), right)
 
 
 # --- Lemma B.3 --------------------------------------------------------------------------------------------------------

@@ -10,11 +10,18 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+
+
+def hundredths(low: int, high: int) -> Any:
+    """A strategy for multiples of 0.01, so that differences are either zero or far above rounding."""
+    return st.integers(low, high).map(lambda n: n / 100)
 
 
 def two_values(rare: float = 0.5) -> tuple[tuple[float, float], tuple[float, float]]:
