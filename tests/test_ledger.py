@@ -191,17 +191,16 @@ def test_the_papers_are_covered() -> None:
 
 
 def test_every_stored_case_belongs_to_a_claim() -> None:
-    wanted = {
-        files.path(c) for c in CLAIMS.values() if c.verdict in ("refuted", "misprint", "gap") and c.sense != "rate"
-    }
+    accused = [c for c in CLAIMS.values() if c.verdict in ("refuted", "misprint", "gap")]
+    wanted = {files.path(c) for c in accused if c.verdict == "gap" or c.sense != "rate"}
     kept = set(files.FOLDER.rglob("*.json"))
-    assert kept == wanted & kept
+    assert kept == wanted
     for path in kept:
         assert path.stat().st_size < 4096
 
 
 def test_the_page_has_a_line_for_every_claim() -> None:
-    rows = audit([c for c in CLAIMS.values()][:12], budget=10)
+    rows = audit(list(CLAIMS.values()), budget=3)
     page = markdown(rows, "Audit", "driftproof audit")
     for row in rows:
         assert f"`{row.id}`" in page

@@ -119,7 +119,8 @@ def plain_fedavg_error(T: int, curvature: float, r: float, D2: float, N: int) ->
 
 REUSED = (
     "(3) lets every client of a round bring its own history. If the clients of each round are new, their drifts are "
-    "independent of the iterates, Assumption 3 holds there, and at R = 0, the hardest case, the exact error keeps to the "
+    "independent of the iterates, Assumption 3 holds there, and at R = 0, the hardest case, the exact error "
+    "keeps to the "
     "claim up to a logarithm (quadratics; not a proof). If the same clients come back, the proof fails where (13) "
     "replaces f_t by f: the iterates have been fitted to the drifts that are used again. {floor}"
 )
@@ -222,8 +223,8 @@ def cfl_general_convex_rounds(case: Case) -> Comparison:
     """CFL is within ε + φ after T = O(c_O H/ε + σ²H/(NKε²) + (G² + D²R²/(R² + D²))H/ε²) rounds, H = ‖w_0 − w*‖².
 
     Measured: the largest error over curvatures from 0.001 to L = 1 after T rounds with new clients in each, exact, best
-    step, R = G = σ = 0. Claimed: the count solved for the error with Theorem B.5's terms, times 1 + ln T. Step: the same
-    with clients that come back.
+    step, R = G = σ = 0. Claimed: the count solved for the error with Theorem B.5's terms, times 1 + ln T.
+    Step: the same with clients that come back.
     """
     return newcomers_general_convex(case)
 
@@ -252,9 +253,12 @@ def cfl_general_convex_error(case: Case) -> Comparison:
     at="Remark 4.2: Theorem 4.1 with N = 1 is the rate of continual learning, called tight in Section 1",
     sense="rate",
     verdict="refuted",
-    why="A single client comes back in every round. At R = 0, which the remark discusses, φ = 0, the weights are 1/t and "
-    "the error is to be O(1/T²) after the transient. But the client has seen T drifts, and no linear method brings their "
-    "mean below D²/T, whatever the steps and whichever average of iterates is put out. The same holds for any fixed set of "
+    why="A single client comes back in every round. At R = 0, which the remark discusses, φ = 0, the weights are "
+    "1/t and "
+    "the error is to be O(1/T²) after the transient. But the client has seen T drifts, and no linear method "
+    "brings their "
+    "mean below D²/T, whatever the steps and whichever average of iterates is put out. The same holds for "
+    "any fixed set of "
     "clients, with D²/(NT). For R of order one φ covers the difference; the claim fails for R up to order 1/T.",
     path=LONGER,
     needs=["D2 > 0", "N == 1"],
@@ -284,8 +288,10 @@ def slack_of_descent(L: float, D2: float, R2: float) -> float:
 
 
 CONSTANT_LOSS = (
-    "The rate is claimed up to φ, and the proof's last inequality but one has a φ of its own, the mean of its c_1(t); with "
-    "that, divided by c_m, the case is covered. It is not the φ of the convex part, which is zero at w_0 = w*, and the rate "
+    "The rate is claimed up to φ, and the proof's last inequality but one has a φ of its own, the mean of "
+    "its c_1(t); with "
+    "that, divided by c_m, the case is covered. It is not the φ of the convex part, which is zero at w_0 = "
+    "w*, and the rate "
     "for the mean of ‖∇f‖² then drops it: a constant information loss of size R without any drift leaves ‖∇f‖² at "
     "(D²R/(D² + R²))², while every printed term vanishes with T."
 )
@@ -334,8 +340,8 @@ def cfl_nonconvex(case: Case) -> Comparison:
     """With η = √(KN)/(√T L), the mean of ‖∇f(w_t)‖² is within ε + φ after O((L(f_0 − f*)/c_m)²/(NKε²) + (√(KN)c_R1²/L
     + ...)²/ε²) rounds.
 
-    Measured: the mean after T rounds on f = Lw²/2 from w_0 = w*, N = K = 1, with a constant information loss. Claimed: the
-    formula solved for ε, plus Section B.5's φ. Step: without that φ.
+    Measured: the mean after T rounds on f = Lw²/2 from w_0 = w*, N = K = 1, with a constant information loss.
+    Claimed: the formula solved for ε, plus Section B.5's φ. Step: without that φ.
     """
     return _with_constant(nonconvex_short(case), case)
 
@@ -670,8 +676,10 @@ def overlap_nonconvex_with_constant(case: Case) -> Comparison:
     at="Theorem 4.7, non-convex",
     sense="rate",
     verdict="gap",
-    why="With Section B.5's own φ, the mean of c_1(t) over c_m, the case is covered. The rate drops it: drifts equal in all "
-    "rounds satisfy Assumption 6 with F = D, so that M = 0 and p_t = 1, where Table 1 says φ = 0; the iterates converge to "
+    why="With Section B.5's own φ, the mean of c_1(t) over c_m, the case is covered. The rate drops it: drifts "
+    "equal in all "
+    "rounds satisfy Assumption 6 with F = D, so that M = 0 and p_t = 1, where Table 1 says φ = 0; the "
+    "iterates converge to "
     "the wrong point and ‖∇f‖² tends to D², while every printed term vanishes with T.",
     path=EQUAL,
     step=overlap_nonconvex,
@@ -682,8 +690,8 @@ def overlap_nonconvex_short(case: Case) -> Comparison:
     """Under Assumption 6, the mean of ‖∇f(w_t)‖² takes Theorem 4.1's rounds to reach ε, with M² = max(0, D² − F²)
     for D².
 
-    Measured: the mean after T rounds on f = Lw²/2, exact. Claimed: the formula solved for ε, plus Section B.5's φ. Step:
-    without that φ.
+    Measured: the mean after T rounds on f = Lw²/2, exact. Claimed: the formula solved for ε, plus Section
+    B.5's φ. Step: without that φ.
     """
     return overlap_nonconvex_with_constant(case)
 
@@ -1076,5 +1084,6 @@ untested(
     "cfl/table-1-yin",
     at="Table 1, strongly convex column, Yin et al.; Remark 4.2",
     statement="Earlier work on continual learning needs μ/ε rounds of gradient descent.",
-    why="The table and Remark 4.2 (general convex case) disagree, and cite two versions of that work; neither was read.",
+    why="The table and Remark 4.2 (general convex case) disagree, and cite two versions of that work; neither "
+    "was read.",
 )

@@ -500,7 +500,7 @@ def _update_size(case: Case, factor: float) -> Comparison:
     why="Its third line cites Lemma A.4, but the means ∇f̃(ω_{t,i,k−1}) are random and depend on earlier noise, so "
     "the products E⟨∇f̃(ω_{t,i,k−1}), ν_j⟩, j < k, remain. Convex f make them negative; the information loss, "
     "bounded by R and otherwise free, need not, and can push on where the noise went. Without information loss no "
-    "convex case breaks it; without convexity, as (27) uses it, some do.",
+    "convex case was found against it; without convexity, as (27) uses it, some do.",
     cases=_round_cases(),
     needs=[*CONVEX, NOISY],
     repair="Twice the right side (Lemma A.4 for martingale differences has 2 before both terms).",
@@ -576,7 +576,7 @@ def _stray(case: Case, factor: float = 1.0) -> Comparison:
     verdict="refuted",
     why="Lemma A.4 does not give it: the means are random and depend on earlier noise, and the lemma for such means "
     "(a martingale) has 2 before both terms. An information loss that pushes on where the noise went breaks it for "
-    "qR < 2σ. Without information loss no convex case breaks it.",
+    "qR < 2σ. Without information loss no convex case was found against it.",
     cases=_round_cases(),
     needs=[*CONVEX, NOISY],
     repaired=lambda case: _stray(case, 2.0),
@@ -690,8 +690,8 @@ def stray_by_recursion(case: Case) -> Comparison:
     sense="<=",
     verdict="refuted",
     why="By (17): an information loss that pushes on where the noise went takes a client further for qR small "
-    "against σ. Without information loss no convex case breaks it, for ω_t independent of the round's drifts, as "
-    "Lemma B.2 needs.",
+    "against σ. Without information loss no convex case was found against it, for ω_t independent of the round's "
+    "drifts, as Lemma B.2 needs.",
     cases=_round_cases(),
     needs=[*CONVEX, NOISY],
     repaired=lambda case: _stray_bound(case, printed=False),

@@ -24,14 +24,17 @@ def number(row: Row) -> str:
     e = row.evidence
     if row.verdict == "untested":
         return "—"
-    if "ratios" in e and row.verdict in ("loose", "refuted", "holds"):
-        first, last = e["ratios"][0], e["ratios"][-1]
-        return f"measured/claimed {first:.3g} → {last:.3g}"
-    if row.verdict == "holds":
-        return f"{e['cases']} cases, largest ratio {_short(e['largest_ratio'])}" + (", tight" if e["tight"] else "")
+    if "ratios" in e:
+        survey = f"measured/claimed {e['ratios'][0]:.3g} → {e['ratios'][-1]:.3g}"
+    elif "largest_ratio" in e:
+        survey = f"{e['cases']} cases, largest ratio {_short(e['largest_ratio'])}" + (", tight" if e["tight"] else "")
+    else:
+        survey = ""
     if row.verdict == "gap":
         step = e["step"]
-        return f"step: {_short(step['measured'])} against {_short(step['claimed'])}; claim: {e['cases']} cases"
+        return f"step: {_short(step['measured'])} against {_short(step['claimed'])}; claim: {survey}"
+    if survey:
+        return survey
     if row.verdict == "vacuous":
         return f"{e['of_which_empty']} of {e['cases']} cases"
     text = f"{_short(row.measured)} against {_short(row.claimed)}"
