@@ -111,9 +111,10 @@ class Path:
             offset = offset + np.sqrt(plan.drift.overlap / plan.dim) * self.draw(Purpose.COMMON, 0, i)[0]
         own = self.draw(Purpose.COMMON, t if plan.federation.stateless else 0, i)[1]
         random = np.sqrt(plan.var_loss) * self.draw(Purpose.TIME, t, i)[1]
-        offset = offset + (1 - p[-1]) * (plan.loss_shared + np.sqrt(plan.var_loss_client) * own + random)
+        offset = offset + (1 - p[-1]) * (np.sqrt(plan.var_loss_client) * own + random)
+        shared = 0.0 if plan.drift.loss_per_client else plan.drift.loss_mean  # I in every coordinate of w itself
         U = problem.rotation_matrix
-        return (U.T * (problem.eigenvalues * (1 + slope))) @ U, problem.from_eigen(offset)
+        return (U.T * (problem.eigenvalues * (1 + slope))) @ U, problem.from_eigen(offset) + (1 - p[-1]) * shared
 
     def noise(self, t: int, i: int) -> Array:
         """The K noise vectors of a round, (K, dim)."""

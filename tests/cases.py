@@ -60,7 +60,7 @@ CASES = {
     "fedavg, ar(1), sampled": Case(Drift(**BASE, correlation=0.8), federation(6, 2, 5), FedAvg(0.05)),
     "cfl, overlap, sampled": Case(Drift(**BASE, overlap=2.0), federation(6, 4, 5), CFL(0.05, weights=INDEPENDENT)),
     "cfl, fresh clients, ar(1), overlap": Case(
-        Drift(**BASE, **LOSS, correlation=0.6, overlap=2.0, fresh=True),
+        Drift(**(BASE | {"client": 4.0}), **LOSS, correlation=0.85, overlap=1.0, fresh=True),
         federation(6, 3, 5),
         CFL(0.05, weights=CORRELATED),
     ),
@@ -91,6 +91,18 @@ CASES = {
     "cl": Case(Drift(**BASE, **LOSS), federation(1, 1, 4), CL(0.05, weights=INDEPENDENT)),
 }
 """Every one of these has an exact expectation."""
+
+GAUSSIAN = {
+    "fedavg",
+    "fedavg, one step",
+    "sgd, fresh clients",
+    "cfl",
+    "cfl, ar(1)",
+    "cfl, stateless",
+    "cfl, client slope, everyone",
+    "cl",
+}
+"""Those whose w is Gaussian: no random gain, no memory of who was sampled. Only there E||g|| and Var f are exact."""
 
 SAMPLED_ONLY = {
     "cfl, time slope": Case(

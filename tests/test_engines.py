@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import combinations
 
 import numpy as np
 import pytest
-from cases import CASES, PROBLEM, ROUNDS, SAMPLED_ONLY, Case
+from cases import CASES, GAUSSIAN, PROBLEM, ROUNDS, SAMPLED_ONLY, Case
 
 import nqm
 from nqm import InvalidInput, expect, simulate
@@ -131,6 +132,59 @@ def test_expect_conditions_on_the_seeds_clients_and_says_so() -> None:
     assert alone.attrs["conditioned_on"] == "the clients of seed 1"
     assert given.attrs["conditioned_on"] == "given clients"
     np.testing.assert_array_equal(alone["grad_norm_sq"], given["grad_norm_sq"])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_expect_says_where_it_is_not_exact(name: str) -> None:
+    law = expect(*CASES[name].parts, clients=CASES[name].clients, norm=False).attrs["law"]
+    assert (law == "gaussian") == (name in GAUSSIAN)
+    assert law == "gaussian" or "closures" in law
+
+
+def test_given_clients_sampled_without_replacement() -> None:
+    """2 of 3 given clients, two rounds, no other noise: all nine sequences of samples, by hand."""
+    problem = nqm.Quadratic(dim=2, mu=1, L=4, w0=0.5)
+    drift, federation, method = nqm.Drift(client=3.0), nqm.Federation(3, 2, local_steps=1, rounds=2), nqm.FedAvg(0.2)
+    clients = nqm.draw_clients(problem, drift, federation, seed=4)
+    lam, total = problem.eigenvalues, np.zeros(3)
+    for one in combinations(range(3), 2):
+        for two in combinations(range(3), 2):
+            e, squares = problem.start, [np.sum((lam * problem.start) ** 2)]
+            for chosen in (one, two):
+                e = e - 0.2 * (lam * e + clients.delta[list(chosen)].mean(axis=0))
+                squares.append(np.sum((lam * e) ** 2))
+            total += np.array(squares) / 9
+    exact = expect(problem, drift, federation, method, clients=clients)["grad_norm_sq"].values
+    np.testing.assert_allclose(exact, total, rtol=1e-12)
+    sampled = simulate(problem, drift, federation, method, seeds=4_000, clients=clients)["grad_norm_sq"].values
+    z = (sampled.mean(0) - exact)[1:] / (sampled.std(0)[1:] / np.sqrt(4_000))
+    assert np.abs(z).max() < 4.5
+
+
+def test_a_flat_direction_wanders_without_counting_as_distance() -> None:
+    """An exact zero eigenvalue under drift: 3,000 seeds, and the flat direction's random walk is left out."""
+    problem = nqm.Quadratic(dim=3, mu=0, L=4, spectrum="linspace")
+    parts = problem, nqm.Drift(time=30.0, client=3.0), nqm.Federation(2, local_steps=2, rounds=30), nqm.FedAvg(0.1)
+    exact = expect(*parts)
+    for engine in ("steps", "collapsed"):
+        paths = simulate(*parts, seeds=3_000, engine=engine)["distance_sq"].values
+        z = (paths.mean(0) - exact["distance_sq"].values)[1:] / (paths.std(0)[1:] / np.sqrt(3_000))
+        assert np.abs(z).max() < 5
+    slow = simulate(*parts, seeds=2, engine="reference")["distance_sq"]
+    np.testing.assert_allclose(simulate(*parts, seeds=2)["distance_sq"], slow, rtol=1e-10)
+
+
+def test_the_shared_information_loss_is_the_same_in_every_coordinate_of_w() -> None:
+    """One round of pure information loss moves w by -lr K-step I (1, ..., 1), not by an eigenbasis vector."""
+    problem = nqm.Quadratic(dim=4, mu=1, L=1 + 1e-9, b=0.0, w0=0.0)  # A is the identity, so that I*1 stays I*1
+    method = nqm.CFL(0.1, weights=[[1.0], [0.5, 0.5]])
+    drift, federation = nqm.Drift(loss_mean=0.3), nqm.Federation(2, local_steps=1, rounds=2)
+    exact = expect(problem, drift, federation, method)
+    assert float(exact["distance_sq"][2]) == pytest.approx(4 * (0.1 * 0.5 * 0.3) ** 2, rel=1e-6)
+    tilted = nqm.Quadratic(dim=4, mu=1, L=9, b=0.0, w0=0.0)
+    value = expect(tilted, drift, federation, method)["grad_norm_sq"][2]
+    by_hand = np.sum((tilted.A @ np.full(4, 0.1 * 0.5 * 0.3)) ** 2)
+    assert float(value) == pytest.approx(by_hand, rel=1e-12)
 
 
 def test_averaging_over_given_clients_gives_the_unconditional_law() -> None:
