@@ -49,9 +49,14 @@ def number(
     return x
 
 
-def integer(field: str, value: Any, low: int, high: int | None = None) -> int:
+def integer(field: str, value: Any, low: int, high: int = 2**53) -> int:
     """``value`` as an int within the bounds; 10.0 is taken for 10, 10.5 is not."""
-    allowed = f"must be a whole number >= {low}" + (f" and <= {high}" if high is not None else "")
+    allowed = f"must be a whole number >= {low}"
+    try:
+        if value > high:
+            allowed += f" and <= {high}"
+    except TypeError:
+        pass  # not a number at all: the plain message will do
     if isinstance(value, bool):
         raise fail(field, value, allowed)
     try:
@@ -59,7 +64,7 @@ def integer(field: str, value: Any, low: int, high: int | None = None) -> int:
         same = n == value
     except (TypeError, ValueError, OverflowError):
         raise fail(field, value, allowed) from None
-    if not same or n < low or (high is not None and n > high):
+    if not same or n < low or n > high:
         raise fail(field, value, allowed)
     return n
 

@@ -111,6 +111,8 @@ def model(plan: Plan, average_of: int = 0) -> Model:
         if average_of:
             delta, slope = delta.mean(axis=0, keepdims=True), slope[:1]
 
+    a = 1.0 - linear.step * (linear.follow * lam + linear.prox)
+
     def sd(var: float) -> float:
         return math.sqrt(var / (average_of or 1))
 
@@ -123,6 +125,9 @@ def model(plan: Plan, average_of: int = 0) -> Model:
         counts=pad((lam > 0).astype(float), width),
         start=pad(plan.experiment.problem.start, width),
         loss_shared=pad(plan.loss_shared, width),
+        keep=pad(a, width),
+        summed=pad(geometric(a, federation.local_steps), width),
+        squares=pad(geometric(a * a, federation.local_steps), width),
         given_delta=delta,
         given_slope=slope,
         schedule=schedule,

@@ -44,7 +44,7 @@ class Purpose(IntEnum):
     SLOPE = 8  # cos: time slope
     NOISE = 9  # number q*dim + d; cos: step 2q, sin: step 2q + 1
     SAMPLE = 10  # who takes part
-    FOLDED = 11  # cos: all step noise of a round, folded
+    FOLDED = 11  # all draws of the collapsed engine: time drift, two clients a pair, then what is white
 
 
 def mix(z: Words) -> Words:

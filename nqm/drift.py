@@ -56,4 +56,4 @@ class Drift:
 
     def loss_sq(self, dim: int) -> float:
         """R^2 = E||Delta||^2 in ``dim`` dimensions."""
-        return dim * (self.loss_mean**2 + self.loss_var)
+        return dim * (self.loss_mean * self.loss_mean + self.loss_var)  # x**2 would raise where this overflows

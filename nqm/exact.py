@@ -77,11 +77,8 @@ def expect(
     )
     methods = [method] if rates is None else [method.with_lr(float(x)) for x in rates]
     T, n = federation.rounds, problem.dim
-    memory(
-        len(methods) * (T + 1) * n * 8 * 3,
-        f"expect with {len(methods)} rates",
-        "lower rounds, dim or the number of rates",
-    )
+    size = len(methods) * (T + 1) * n * 8 * (9 if norm else 4)
+    memory(size, f"expect (rounds = {T}, dim = {n}, rates: {len(methods)})", "lower rounds, dim or the number of rates")
 
     with np.errstate(over="ignore", invalid="ignore"):  # a rate that diverges is reported as such, not warned about
         if compiled and not norm and not plan.slopes:
@@ -357,7 +354,8 @@ def _with_slopes(plan: Plan, method: Method) -> tuple[Array, Array]:
     given = plan.clients
     rows = N if given is not None else 1  # one row stands for N alike
     f = factors(plan)
-    memory(8 * 8 * rows * n * max(1, len(f.transition)), "expect with slopes", "lower clients or dim")
+    per_client = 2 * len(f.transition) + 20 + 8 * (plan.federation.local_steps + 1 if plan.slope_moves > 0 else 1)
+    memory(8 * rows * n * per_client, f"expect with slopes (clients = {rows}, dim = {n})", "lower clients or dim")
     g, b, var_g, cov_gb, var_b, noise = _gain_moments(plan, method, given.slope if given else np.zeros((1, n)))
 
     def total(x: Array) -> Array:
@@ -390,12 +388,20 @@ def _with_slopes(plan: Plan, method: Method) -> tuple[Array, Array]:
     return mean, np.maximum(var, 0.0)
 
 
+def _hermite(count: int) -> tuple[Array, Array]:
+    """Gauss-Hermite nodes and probabilities. SciPy's, because NumPy's fail from a few hundred nodes on."""
+    from scipy.special import roots_hermitenorm
+
+    nodes, mass = roots_hermitenorm(count)
+    keep = mass > 1e-300 * mass.max()  # what underflows would meet a power that overflows
+    return nodes[keep], mass[keep] / mass[keep].sum()
+
+
 def _gain_moments(plan: Plan, method: Method, slope: Array) -> tuple[Array, ...]:
     """Means of gain and beta, their variances and covariance, and the noise's variance, per client and direction."""
     K = plan.federation.local_steps
     step, follow, prox, server = method.linear(K)
-    nodes, mass = np.polynomial.hermite_e.hermegauss(K + 1) if plan.slope_moves > 0 else (np.zeros(1), np.ones(1))
-    mass = mass / mass.sum()
+    nodes, mass = _hermite(K + 1) if plan.slope_moves > 0 else (np.zeros(1), np.ones(1))
     lam = plan.experiment.problem.eigenvalues * (1.0 + slope + np.sqrt(plan.slope_moves) * nodes[:, None, None])
     a = 1.0 - step * (follow * lam + prox)
     beta = server * step * geometric(a, K)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .check import InvalidInput, choice
+from .check import InvalidInput, choice, memory, number
 from .drift import Drift
 from .federation import Federation
 from .methods import METHODS, Method
@@ -79,8 +79,11 @@ class Experiment:
 
 def read_toml(path: str | Path) -> dict[str, Any]:
     """The tables of a TOML file; anything that stops it being read is one line."""
+    path = Path(path)
+    if path.exists() and not path.is_file():
+        raise InvalidInput(f"{path}: can't be read (not a file)")
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InvalidInput(f"{path}: can't be read ({error.strerror or error})") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -109,16 +112,16 @@ def _method(
     if "lr" not in fields:
         raise InvalidInput("method.lr: missing; must be a finite number > 0")
     if "weights" in own and named_weights is not None and isinstance(fields.get("weights"), str):
-        fields["weights"] = named_weights(
-            WeightsRequest(
-                name=fields["weights"],
-                rounds=federation.rounds,
-                D2=fields.pop("D2", drift.time),
-                R2=fields.pop("R2", drift.loss_sq(problem.dim)),
-                alpha=fields.pop("alpha", drift.correlation),
-                overlap=drift.overlap,
-            )
+        memory(64 * federation.rounds, f"federation.rounds = {federation.rounds}", "lower rounds")
+        request = WeightsRequest(
+            name=fields["weights"],
+            rounds=federation.rounds,
+            D2=number("method.D2", fields.pop("D2", drift.time), 0.0),
+            R2=number("method.R2", fields.pop("R2", drift.loss_sq(problem.dim)), 0.0),
+            alpha=number("method.alpha", fields.pop("alpha", drift.correlation), 0.0, 1.0, open_high=True),
+            overlap=drift.overlap,
         )
+        fields["weights"] = named_weights(request)
     return _build(kind, "method", fields)
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from .check import InvalidInput
+from .check import InvalidInput, memory
 from .draws import Purpose, normal_pairs, stream
 from .drift import Drift
 from .experiment import Experiment
@@ -32,6 +32,8 @@ def draw_clients(problem: Quadratic, drift: Drift, federation: Federation, seed:
     """The clients that ``seed`` draws, for conditioning on them."""
     if drift.fresh or federation.stateless:
         raise InvalidInput("clients: there is nothing to condition on when clients are redrawn every round")
+    size = f"clients = {federation.clients}, dim = {problem.dim}"
+    memory(80 * federation.clients * problem.dim, f"drawing the clients ({size})", "lower clients or dim")
     who = np.arange(federation.clients)[:, None]
     delta, slope = normal_pairs(stream(seed, Purpose.CLIENT, client=who), np.arange(problem.dim))
     return Clients(np.sqrt(drift.client / problem.dim) * delta, np.sqrt(drift.client_slope) * slope)
@@ -80,6 +82,8 @@ class Plan:
 
     @cached_property
     def weights(self) -> Weights:
+        T = self.federation.rounds
+        memory(8 * 8 * T, f"federation.rounds = {T}", "lower rounds")
         return self.method.weights_for(self.federation.rounds)
 
     @cached_property
@@ -140,7 +144,7 @@ class Plan:
     @property
     def var_loss_client(self) -> float:
         """Mean information loss that each client draws for itself."""
-        return self.drift.loss_mean**2 if self.drift.loss_per_client else 0.0
+        return self.drift.loss_mean * self.drift.loss_mean if self.drift.loss_per_client else 0.0
 
     @property
     def slope_stays(self) -> float:

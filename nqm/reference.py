@@ -28,6 +28,11 @@ def runner(plan: Plan) -> Callable[[NDArray[np.uint64], Array], None]:
     return run
 
 
+def state_size(plan: Plan) -> int:
+    """Bytes that one seed needs: dense matrices, and every client's drift and slope of every round."""
+    return 8 * (6 * plan.dim**2 + 3 * plan.federation.slots * plan.federation.rounds * plan.dim)
+
+
 def metrics(plan: Plan, w: Array) -> tuple[float, float, float]:
     """Squared gradient norm, excess loss, and squared distance to the nearest minimiser."""
     problem = plan.experiment.problem

@@ -11,7 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from . import compiled, reference
-from .check import choice, fail, integer, memory
+from .check import InvalidInput, choice, fail, integer, memory
 from .drift import Drift
 from .experiment import Experiment
 from .federation import Federation
@@ -21,6 +21,7 @@ from .problem import Quadratic
 from .result import dataset
 
 BATCH_WORK = 3e8  # client steps x directions, about a third of a second
+MOST_WORK = 1e17
 ENGINES = ("reference", "steps", "collapsed")
 Progress = Callable[[int], None]
 
@@ -50,8 +51,14 @@ def simulate(
     plan = Plan(Experiment(problem, drift, federation, method), clients)
     points = federation.rounds + 1
     memory(len(names) * points * 8 * 8, f"{len(names)} seeds of {federation.rounds} rounds", "lower seeds or rounds")
+    effort = len(names) * compiled.work(plan, engine == "collapsed")
+    if effort > MOST_WORK:
+        raise InvalidInput(
+            f"seeds x clients x local_steps x rounds x dim is about {effort:.1e}, years of work: lower one of them"
+        )
     workers = integer("threads", os.cpu_count() or 1 if threads is None else threads, 1)
     if engine == "reference":
+        memory(reference.state_size(plan), "the Hessian and all that is remembered", "lower dim, clients or rounds")
         run, batch = reference.runner(plan), 1
         workers = 1
     else:

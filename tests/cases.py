@@ -111,6 +111,11 @@ SAMPLED_ONLY = {
     "cfl, stateless slopes, any weights": Case(
         Drift(**BASE, time_slope=0.1, client_slope=0.1), federation(6, 3, 3, stateless=True), CFL(0.05, weights=LINEAR)
     ),
+    "cfl, stateless, loss per client, slopes": Case(
+        Drift(**BASE, loss_mean=1.5, loss_per_client=True, time_slope=0.05),
+        federation(6, 3, 3, stateless=True),
+        CFL(0.05, weights=INDEPENDENT),
+    ),
     "cfl, fresh slopes, even weights": Case(
         Drift(**BASE, client_slope=0.1, fresh=True), federation(6, 3, 3), CFL(0.05, weights="uniform")
     ),

@@ -84,6 +84,14 @@ def test_variances(field: str, value: object) -> None:
             lambda: CFL(0.1, weights=[[1.0], [0.6, 0.6]]),
             "method.weights[1] sums to 1.2: the weights of a round must sum to 1",
         ),
+        (lambda: CFL(0.1, weights=[[1.0], [0.4, 0.6 + 1e-6]]), "method.weights[1] sums to 1.000001"),
+        (lambda: Quadratic(seed=1e20), "problem.seed = 1e+20: must be a whole number >= 0 and <= 9007199254740992"),
+        (
+            lambda: Federation(rounds=10**30),
+            "federation.rounds = 1000000000000000000000000000000: must be a whole number",
+        ),
+        (lambda: Federation(local_steps=1e308), "federation.local_steps = 1e+308: must be a whole number >= 1 and <="),
+        (lambda: simulate(*SMALL[:2], Federation(4, local_steps=2**50), SMALL[3]), "years of work: lower one of them"),
         (lambda: CFL(0.1, weights=[[1.0], [NAN, 0.6]]), "method.weights[1] sums to nan"),
         (
             lambda: CFL(0.1, weights=[[1.0], [1.0, 0.0, 0.0]]),
@@ -197,6 +205,41 @@ def test_a_file_that_is_not_toml(tmp_path, content: str) -> None:
         Experiment.from_toml(path)
     with pytest.raises(InvalidInput, match="can't be read"):
         Experiment.from_toml(tmp_path / "absent.toml")
+
+
+def test_named_weights_take_their_constants_from_the_drift() -> None:
+    """D^2 is all of the time drift, its overlap included; without drift and loss the limit of a vanishing drift."""
+    drift = {"time": 3.0, "overlap": 1.0, "loss_mean": 0.5, "loss_var": 0.25}
+    cfl = {"name": "cfl", "lr": 0.1, "weights": "lemma-b.4"}
+    given = Experiment.from_dict(toml(drift=drift, method=cfl), named).method.weights_for(5)
+    np.testing.assert_array_equal(given.current, lemma_b4(5, 3.0, 3 * (0.25 + 0.25)).current)
+    still = Experiment.from_dict(toml(drift={}, method=cfl), named).method.weights_for(5)
+    np.testing.assert_allclose(still.current, Schedule.uniform(5).current)
+    for field, value in (("D2", -1), ("R2", NAN), ("alpha", "x")):
+        with pytest.raises(InvalidInput, match=f"method.{field} = "):
+            Experiment.from_dict(toml(method=cfl | {field: value}), named)
+
+
+def test_only_the_distance_may_leave_the_finite_numbers() -> None:
+    problem = Quadratic(dim=1, spectrum=(1e-160,), b=0.0, w0=(1e155,))
+    result = expect(problem, Drift(), Federation(1, rounds=3), FedAvg(0.1))
+    assert int(result["diverged_at"]) == 0
+
+
+def test_a_byte_order_mark_and_a_device(tmp_path) -> None:
+    path = tmp_path / "e.toml"
+    path.write_text('[method]\nname = "fedavg"\nlr = 0.1\n', encoding="utf-8-sig")
+    assert Experiment.from_toml(path).method == FedAvg(0.1)
+    with pytest.raises(InvalidInput, match="not a file"):
+        Experiment.from_toml("/dev/zero")
+
+
+def test_rotations_are_haar() -> None:
+    """Entries have mean zero whatever LAPACK's sign convention: 2,000 seeds, z of one entry and of the trace."""
+    matrices = np.array([Quadratic(dim=3, seed=s).rotation_matrix for s in range(2_000)])
+    np.testing.assert_allclose(matrices @ matrices.swapaxes(1, 2), np.tile(np.eye(3), (2_000, 1, 1)), atol=1e-12)
+    for sample in (matrices[:, 0, 0], np.trace(matrices, axis1=1, axis2=2)):
+        assert abs(sample.mean()) < 4.5 * sample.std() / np.sqrt(2_000)
 
 
 def test_what_does_not_fit_says_its_size_before_allocating() -> None:

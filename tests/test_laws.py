@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from fractions import Fraction
 from itertools import combinations, product
 
 import numpy as np
@@ -312,6 +313,20 @@ def test_slopes_scale_the_gradient_as_assumption_3_says() -> None:
         moved = expect(problem, drift, Federation(1, local_steps=1, rounds=1), SGD(lr))
         still = expect(problem, Drift(), Federation(1, local_steps=1, rounds=1), SGD(lr))
         assert float((moved["distance_sq"] - still["distance_sq"])[1]) == pytest.approx(lr**2 * B2 * g, rel=1e-12)
+
+
+@pytest.mark.parametrize("K", [1, 7, 60, 400])
+def test_many_local_steps_under_a_random_slope(K: int) -> None:
+    """One client, one round, no noise: E e'^2 = e^2 E a^(2K), the moments of a normal a by exact rational recursion."""
+    lam, lr, slope = Fraction(1, 2), Fraction(1, 64), Fraction(1, 16)
+    mean, variance = 1 - lr * lam, (lr * lam) ** 2 * slope
+    moments = [Fraction(1), mean]
+    for j in range(1, 2 * K):
+        moments.append(mean * moments[j] + j * variance * moments[j - 1])
+    problem = Quadratic(dim=1, spectrum=(float(lam),), b=0.0, w0=(1.0,))
+    drift, federation = Drift(time_slope=float(slope)), Federation(1, local_steps=K, rounds=1)
+    value = expect(problem, drift, federation, FedAvg(float(lr)))["distance_sq"][1]
+    assert float(value) == pytest.approx(float(moments[2 * K]), rel=1e-10)
 
 
 def brute_force(problem, drift, federation, method) -> np.ndarray:

@@ -355,7 +355,7 @@ class TestReproduce:
     def test_list(self):
         assert "cfl/fig-2" in CliRunner().invoke(driftproof.app, ["figures", "--list"]).stdout
         listed = CliRunner().invoke(driftproof.app, ["tables", "--list", "--json"]).stdout
-        assert [entry["id"] for entry in json.loads(listed)] == ["cfl/table-3"]
+        assert [entry["id"] for entry in json.loads(listed)] == [e.id for e in registry.find("table")]
 
     def test_damaged_table_is_one_line(self, tmp_path):
         (tmp_path / "cfl").mkdir()

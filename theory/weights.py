@@ -56,6 +56,7 @@ this minimum; without p >= 0 it need not.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import warnings
 from bisect import bisect_left
@@ -110,6 +111,8 @@ def thm_49(rounds: int, D2: float, R2: float, alpha: float) -> Schedule:
 def named(request: WeightsRequest) -> Weights:
     """Weights by the name that a file or the command line uses."""
     choice("method.weights", request.name, NAMES)
+    if request.D2 == 0 and request.R2 == 0:  # every weight is optimal: take the limit of a vanishing drift
+        request = dataclasses.replace(request, D2=1.0, overlap=0.0)
     if request.name == "lemma-b.4":
         return lemma_b4(request.rounds, request.D2, request.R2)
     if request.name == "thm-4.7":

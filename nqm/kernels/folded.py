@@ -81,9 +81,9 @@ def run(m, room, seeds, out):
     # The case that matters most for speed: independent drift under even weights.
     quick = m.memory == ONE_SUM and m.alpha == 0 and not m.slopes and (m.sd_loss_client == 0 or m.stateless)
     share = m.server / m.sampled
-    for d in range(width):
-        keep[d] = 1.0 - m.step * (m.follow * m.lam[d] + m.prox)
-    fold(keep, K, summed, squares)
+    scale(keep, 1.0, m.keep)
+    scale(summed, 1.0, m.summed)
+    scale(squares, 1.0, m.squares)
 
     for s in range(seeds.size):
         fold1, fold2 = named(seeds[s], FOLDED)

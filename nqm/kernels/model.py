@@ -23,6 +23,9 @@ class Model(NamedTuple):
     counts: Array  # 1 where lam > 0, for distances
     start: Array
     loss_shared: Array
+    keep: Array  # a = 1 - step (follow lam + prox), without slopes
+    summed: Array  # 1 + a + ... + a^(K-1)
+    squares: Array  # 1 + a^2 + ... + a^(2K-2)
     given_delta: Array  # (N, width) or (0, 0)
     given_slope: Array
     schedule: Array  # (T, 4): first, middle, previous, current

@@ -58,8 +58,7 @@ def run(m, room, seeds, out):
     alpha_fresh = math.sqrt(1.0 - m.alpha * m.alpha)
     jolt = -m.step * m.sd_noise
     share = m.server / m.sampled
-    for d in range(width):
-        keep[d] = 1.0 - m.step * (m.follow * m.lam[d] + m.prox)
+    scale(keep, 1.0, m.keep)
 
     for s in range(seeds.size):
         time1, time2 = named(seeds[s], TIME)
