@@ -141,6 +141,16 @@ def test_expect_says_where_it_is_not_exact(name: str) -> None:
     assert law == "gaussian" or "closures" in law
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if name not in GAUSSIAN])
+def test_the_gaussian_closure_is_close(name: str) -> None:
+    """Where w is not Gaussian, E||g|| is a closure: within 2 % of 5,000 seeds (standard error 0.5 %) in these cases."""
+    case = CASES[name]
+    closure = expect(*case.parts, clients=case.clients)["grad_norm"].values
+    norms = simulate(*case.parts, seeds=5_000, engine="collapsed", clients=case.clients)["grad_norm"].values
+    spread = norms.std(axis=0) / np.sqrt(len(norms))
+    assert (np.abs(closure - norms.mean(axis=0)) <= 0.02 * closure + 4 * spread).all()
+
+
 def test_given_clients_sampled_without_replacement() -> None:
     """2 of 3 given clients, two rounds, no other noise: all nine sequences of samples, by hand."""
     problem = nqm.Quadratic(dim=2, mu=1, L=4, w0=0.5)
