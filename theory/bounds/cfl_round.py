@@ -129,7 +129,8 @@ def one_round(
     """(21): a bound on E‖w_{t+1} − w*‖² by distance2 = E‖w_t − w*‖² and gap = E f(w_t) − f*.
 
     It is what (10), (13), (15) and the printed (20) add up to, and needs w_t to be independent of the drifts that enter
-    the round, which with weight on the past it is not. E‖w_t − w*‖ is taken at its largest, the root of distance2.
+    the round, as it is if the clients are new in each round. E‖w_t − w*‖ is taken at its largest, the root of
+    distance2.
     Printed: the terms of local drift lack a factor η (the first one ηL), so that their units differ from the rest.
     """
     local = local_factor(eta, L, c_pB, eta_g) * L * (eta / eta_g) ** 2

@@ -8,6 +8,8 @@
 | gap | the statement survives as for holds, and the stored case breaks the named step of its proof |
 | vacuous | every case tried shows it |
 | refuted | the stored case, within the assumptions, breaks it; a rate: measured/claimed grows tenfold along its path |
+
+A repair that is given as a check has to survive the attack, whatever the verdict.
 """
 
 from __future__ import annotations
@@ -70,6 +72,10 @@ def check(claim: Claim, budget: int = 100) -> Row:
     begin = time.perf_counter()
     with np.errstate(all="ignore"):
         found, evidence, stands = _EVIDENCE[claim.verdict](claim, budget)
+        if claim.repaired is not None and claim.cases is not None:
+            _, repaired, survives = _survives(claim, budget, claim.repaired)
+            evidence["repaired"] = {k: repaired.get(k) for k in ("cases", "largest_ratio", "tight")}
+            stands = stands and survives
     return Row(
         claim.id,
         claim.paper,
@@ -127,15 +133,6 @@ def _loose(claim: Claim, budget: int) -> Evidence:
     return found or last, evidence, stands and falls
 
 
-def _misprint(claim: Claim, budget: int) -> Evidence:
-    found, evidence, stands = _refuted(claim, budget)
-    if claim.repaired is not None and claim.cases is not None:
-        _, repaired, survives = _survives(claim, budget, claim.repaired)
-        evidence["repaired"] = {k: repaired.get(k) for k in ("cases", "largest_ratio", "tight")}
-        stands = stands and survives
-    return found, evidence, stands
-
-
 def _gap(claim: Claim, budget: int) -> Evidence:
     found, evidence, survives = _holds(claim, budget)
     broken, step, breaks = _refuted(claim, budget)
@@ -175,7 +172,7 @@ def _untested(claim: Claim, budget: int) -> Evidence:
 _EVIDENCE: dict[str, Callable[[Claim, int], Evidence]] = {
     "holds": _holds,
     "loose": _loose,
-    "misprint": _misprint,
+    "misprint": _refuted,
     "gap": _gap,
     "vacuous": _vacuous,
     "refuted": _refuted,
