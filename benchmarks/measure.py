@@ -15,7 +15,7 @@ import nqm
 from nqm import CFL, Drift, Experiment, Federation, Quadratic, compiled, exact
 from nqm.plan import Plan
 from nqm.result import package_version
-from theory.weights import lemma_b4, optimal
+from theory.weights import closed_form, lemma_b4, optimal, thm_49
 
 from . import latency, yardstick
 
@@ -186,25 +186,50 @@ def table_3_sweep(repeats: int) -> dict[str, float]:
 
 
 def closed_weights(repeats: int, t: int = 500) -> dict[str, float]:
-    """Theorem 4.9's weights at one round: in closed form, and by LU of the KKT system (7) as the paper does."""
-    D2, R2, alpha = 1.0, 0.5, 0.8
+    """Theorem 4.9's weights in closed form against LU of the KKT system (7), as the paper does.
 
-    def lu() -> None:
+    Three ways to compare: the formula against the solve of a system that stands ready; a whole checked call against
+    building and solving; and the schedule of all rounds up to t against one solve for each (taken as t/4 of the
+    largest, as a solve grows with the cube of the round).
+    """
+    D2, R2, alpha = 1.0, 0.5, 0.8
+    right = np.zeros(t + 1)
+    right[t] = 1.0
+
+    def build() -> np.ndarray:
         lag = np.abs(np.subtract.outer(np.arange(t), np.arange(t)))
         system = np.zeros((t + 1, t + 1))
         system[:t, :t] = D2 * alpha**lag
         system[: t - 1, : t - 1] += R2
         system[t, :t] = system[:t, t] = 1.0
-        right = np.zeros(t + 1)
-        right[t] = 1.0
-        np.linalg.solve(system, right)
+        return system
 
-    def closed() -> None:
-        for _ in range(100):
-            optimal(t, D2, R2, alpha, solver="closed")
+    ready = build()
 
-    seconds = medians({"lu": lu, "closed": closed}, max(repeats, 5))
-    return {"t": t, "lu_seconds": seconds["lu"], "closed_seconds": seconds["closed"] / 100}
+    def often(task: Callable[[], Any]) -> Callable[[], None]:
+        def run() -> None:
+            for _ in range(100):
+                task()
+
+        return run
+
+    tasks: dict[str, Callable[[], Any]] = {
+        "solve": lambda: np.linalg.solve(ready, right),
+        "build_and_solve": lambda: np.linalg.solve(build(), right),
+        "formula": often(lambda: closed_form(t, D2, R2, alpha)),
+        "call": often(lambda: optimal(t, D2, R2, alpha, solver="closed")),
+        "schedule": often(lambda: thm_49(t, D2, R2, alpha)),
+    }
+    seconds = medians(tasks, max(repeats, 7))
+    for name in ("formula", "call", "schedule"):
+        seconds[name] /= 100
+    return {
+        "t": t,
+        **{f"{name}_seconds": value for name, value in seconds.items()},
+        "formula_ratio": seconds["solve"] / seconds["formula"],
+        "call_ratio": seconds["build_and_solve"] / seconds["call"],
+        "schedule_ratio": seconds["solve"] * t / 4 / seconds["schedule"],
+    }
 
 
 def vectors() -> str:

@@ -50,17 +50,17 @@ def dataset(
     The variance of the loss, a fourth moment, overflows earlier and does not count.
     """
     dims = (*coords, "round")
-    shape = curves["grad_norm_sq"].shape
-    gone = np.zeros(shape, dtype=bool)
+    diverged_at = np.full(curves["grad_norm_sq"].shape[:-1], -1)
+    gone: NDArray[np.bool_] | None = None
     if not all(np.isfinite(curves[name]).all() for name in JUDGED):
         finite = np.logical_and.reduce([np.isfinite(curves[name]) for name in JUDGED])
         gone = ~np.logical_and.accumulate(finite, axis=-1)
-    diverged_at = np.where(gone.any(axis=-1), gone.argmax(axis=-1), -1)
+        diverged_at = np.where(gone.any(axis=-1), gone.argmax(axis=-1), -1)
     variables: dict[str, Any] = {}
     for name, values in curves.items():
         symbol, long_name = VARIABLES[name]
-        if gone.any() or not np.isfinite(values).all():
-            values = np.where(gone | ~np.isfinite(values), np.inf, values)
+        if gone is not None or name not in (*JUDGED, "grad_norm"):  # a root is finite where its square is
+            values = np.where(~np.isfinite(values) if gone is None else gone | ~np.isfinite(values), np.inf, values)
         variables[name] = (dims, values, {"long_name": long_name, "symbol": symbol})
     variables["diverged_at"] = (
         tuple(coords),

@@ -162,7 +162,7 @@ def optimal(
     choice("weights.solver", solver, SOLVERS)
     t, M2 = int(rounds), D2 - F2
     if solver in ("auto", "closed"):
-        p, value = _closed(t, M2, R2, a, nonnegative)
+        p, value = closed_form(t, M2, R2, a, nonnegative)
         return Optimal(p, value + F2 + G2, "closed")
     if solver == "dense" and nonnegative:
         raise fail("weights.solver", solver, "a linear system can't keep weights >= 0; use closed or cvxpy")
@@ -272,7 +272,8 @@ def _pieces(m: Any, a: float, b: float, rest: float, d: float, r: float) -> _Pie
     return _Pieces(k, (1 - a) * k, last, (1 + a) * rest * d, h, value, k * s + rest * h)
 
 
-def _closed(t: int, M2: float, R2: float, a: float, nonnegative: bool) -> tuple[Array, float]:
+def closed_form(t: int, M2: float, R2: float, a: float, nonnegative: bool = False) -> tuple[Array, float]:
+    """The formulas at the top of this module for one round, unchecked: weights, and the minimum less F^2 + G^2."""
     if t == 1:
         return np.ones(1), M2
     if t > 1_000_000:
