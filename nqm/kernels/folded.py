@@ -33,6 +33,7 @@ from .model import (
 from .random import (
     CLIENT,
     FOLDED,
+    INTERNAL,
     OPTIONS,
     SAMPLE,
     SLOPE,
@@ -48,7 +49,7 @@ from .random import (
 LANES = 64
 
 
-@njit(**OPTIONS)
+@njit(**INTERNAL)
 def fold(keep, K, summed, squares):
     """sum_{k<K} a^k and sum_{k<K} a^2k."""
     zero(summed)

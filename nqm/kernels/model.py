@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .random import CLIENT, COMMON, INLINE, OPTIONS, U, absorb, fma, named, named_normals, word
+from .random import CLIENT, COMMON, INLINE, INTERNAL, U, absorb, fma, named, named_normals, word
 
 Array = NDArray[np.float64]
 
@@ -71,27 +71,27 @@ class State(NamedTuple):
 
 
 # Array expressions would do for the next four, but take seconds to compile: they carry checks and error messages.
-@njit(**OPTIONS)
+@njit(**INTERNAL)
 def fill(a, value):
     for i in range(a.shape[0]):
         for d in range(a.shape[1]):
             a[i, d] = value
 
 
-@njit(**OPTIONS)
+@njit(**INTERNAL)
 def zero(a):
     for d in range(a.size):
         a[d] = 0.0
 
 
-@njit(**OPTIONS)
+@njit(**INTERNAL)
 def scale(a, k, x):
     """a <- k x"""
     for d in range(a.size):
         a[d] = k * x[d]
 
 
-@njit(**OPTIONS)
+@njit(**INTERNAL)
 def add(a, k, x):
     """a <- a + k x"""
     for d in range(a.size):
@@ -115,7 +115,7 @@ def dot(a, b):
     return ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7))
 
 
-@njit(**OPTIONS)
+@njit(**INTERNAL)
 def remember(kind, p, t, x, h, total, first, previous, past, row):
     """h <- sum_tau p_tau x_tau, given x = x_t and running sums of the past, which are then brought up to date."""
     if kind == NO_MEMORY:
@@ -171,7 +171,7 @@ def recall_slope(m, state, p, t, i, x, h, row):
     remember(m.memory, p, t, x, h, state.slope_total[i], first, previous, past, row)
 
 
-@njit(**OPTIONS)
+@njit(**INTERNAL)
 def new_state(m):
     """Room for what the clients carry."""
     N, width, T = m.clients, m.lam.size, m.schedule.shape[0]
@@ -196,7 +196,7 @@ def new_state(m):
     )
 
 
-@njit(**OPTIONS)
+@njit(**INTERNAL)
 def begin(m, seed, state, z1, z2):
     """A new run: nothing is remembered, and the clients are those of ``seed``."""
     for rows in (state.total, state.first, state.previous, state.drifting):
@@ -206,7 +206,7 @@ def begin(m, seed, state, z1, z2):
     draw_clients(m, seed, state.stays, state.own_loss, state.slope, z1, z2)
 
 
-@njit(**OPTIONS)
+@njit(**INTERNAL)
 def draw_clients(m, seed, stays, own_loss, slope, z1, z2):
     """What stays with each client: drift, its own mean information loss, slope."""
     who1, who2 = named(seed, CLIENT)
@@ -229,7 +229,7 @@ def draw_clients(m, seed, stays, own_loss, slope, z1, z2):
             scale(own_loss[i], m.sd_loss_client, z2)
 
 
-@njit(**OPTIONS)
+@njit(**INTERNAL)
 def sample(m, k1, k2, t, order, active):
     """Mark who takes part in round t; `draws.sample` is the readable twin."""
     k1, k2 = absorb(k1, k2, U(t + 1))

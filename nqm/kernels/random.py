@@ -18,7 +18,14 @@ from ..draws import Purpose
 
 # The default error model checks every division and so keeps loops from being vectorised.
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "cache": True, "nogil": True}
-INLINE: dict[str, Any] = {"error_model": "numpy", "forceinline": True}
+INLINE: dict[str, Any] = {
+    "error_model": "numpy",
+    "forceinline": True,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
+# What only other compiled functions call needs no door to Python, which takes a while to build.
+INTERNAL: dict[str, Any] = OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 @intrinsic
@@ -129,7 +136,7 @@ def normals(k1, k2, start, cos, sin):
         cos[d], sin[d] = normal_pair(k1, k2, start + U(d))
 
 
-@njit(**OPTIONS)
+@njit(**INTERNAL)
 def named_normals(k1, k2, round, client, cos, sin):
     """The pairs of the stream that (k1, k2) names for a round and a client."""
     k1, k2 = absorb(k1, k2, round)
