@@ -285,8 +285,10 @@ def closed_form(t: int, M2: float, R2: float, a: float, nonnegative: bool = Fals
         b, rest = a**gap, -math.expm1(gap * math.log(a))
     m = t - gap
     x = _pieces(m, a, b, rest, d, r)
-    p = np.zeros(t)
-    p[:m] = x.middle / x.norm
+    p = np.empty(t)
+    p.fill(x.middle / x.norm)
+    if gap > 1:
+        p[m:] = 0.0
     p[0] = x.first / x.norm
     p[m - 1] = (x.only if m == 1 else x.last) / x.norm
     p[-1] = x.current / x.norm
