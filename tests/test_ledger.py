@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import strategies as st
@@ -18,7 +17,6 @@ from theory.claims.ledger import VERDICTS, meets, ratio, violates
 from theory.claims.report import markdown
 
 CLAIMS = registry()
-PAPERS = Path(__file__).parent.parent
 
 
 def planted(verdict: str = "holds", sense: str = "<=", **kwargs: object) -> Claim:
