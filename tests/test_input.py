@@ -221,7 +221,7 @@ def test_named_weights_take_their_constants_from_the_drift() -> None:
 
 
 def test_only_the_distance_may_leave_the_finite_numbers() -> None:
-    problem = Quadratic(dim=1, spectrum=(1e-160,), b=0.0, w0=(1e155,))
+    problem = Quadratic(dim=2, spectrum=(1e-160, 1e-160), rotation="none", b=0.0, w0=(1.1e154, 1.1e154))
     result = expect(problem, Drift(), Federation(1, rounds=3), FedAvg(0.1))
     assert int(result["diverged_at"]) == 0
 
