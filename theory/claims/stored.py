@@ -10,7 +10,7 @@ from nqm.check import InvalidInput
 from nqm.result import writing
 
 from .attack import smallest
-from .ledger import Case, Claim, violates
+from .ledger import Case, Claim
 
 FOLDER = Path(__file__).parent / "cases"
 
@@ -48,10 +48,3 @@ def find_and_save(claim: Claim) -> Path | None:
     """Search for the smallest case against a claim and store it; None if none was found."""
     case = smallest(claim)
     return None if case is None else save(claim, case)
-
-
-def reproduces(claim: Claim, stored: dict[str, Any]) -> bool:
-    """Whether the stored case still breaks what it is said to break."""
-    check = claim.accused
-    assert check is not None
-    return violates(claim.sense if claim.sense != "rate" else "<=", check(stored["case"]), 1e-7)
