@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import platform
 import time
@@ -117,14 +118,19 @@ def engines(config: Config, repeats: int) -> list[dict[str, Any]]:
     numbers = compiled.model(plan)
     width = numbers.lam.size
     out = np.empty((folded_seeds, 3, ROUNDS + 1))
+    begin = np.tile(compiled.padded(e.problem.start), (folded_seeds, 1))
+    eve = dataclasses.replace(e, method=nqm.FedEve(e.method.lr))
+    eve_parts = (eve.problem, eve.drift, eve.federation, eve.method)
     names = np.arange(max(steps_seeds, folded_seeds), dtype=np.uint64)
     floor_pairs = max(1, int(2e7 / width))
     tasks: dict[str, Callable[[], Any]] = {
         "yardstick": lambda: yardstick.run(e, yard_seeds, yard_rounds),
         "floor": lambda: random_floor(names[:1], width, floor_pairs),
         "steps": lambda: nqm.simulate(*parts, seeds=steps_seeds, threads=1),
-        "per client": lambda: folded.run(numbers, compiled.room(numbers), names[:folded_seeds], out),
+        "per client": lambda: folded.run(numbers, compiled.room(numbers), names[:folded_seeds], begin.copy(), out),
         "average": lambda: nqm.simulate(*parts, seeds=average_seeds, engine="collapsed", threads=1),
+        "fedeve yardstick": lambda: yardstick.fedeve(eve, yard_seeds, yard_rounds),
+        "fedeve": lambda: nqm.simulate(*eve_parts, seeds=folded_seeds, engine="collapsed", threads=1),
         "expect": lambda: nqm.expect(*parts, norm=False),
         "expect compiled": lambda: nqm.expect(*parts, norm=False, compiled=True),
         "recursion": _recursion(plan),
@@ -141,6 +147,10 @@ def engines(config: Config, repeats: int) -> list[dict[str, Any]]:
         _row(config, "collapsed, averaged", seconds["average"] / (whole * average_seeds) * 1e9, yard),
     ]
     rows[2]["over_floor"] = rows[2]["ns"] / rows[1]["ns"]
+    eve_yard = seconds["fedeve yardstick"] / (unit * yard_rounds * yard_seeds) * 1e9
+    rows.append(_row(config, "FedEve, NumPy, vectorised (its own yardstick)", eve_yard, eve_yard))
+    each = seconds["fedeve"] / (whole * folded_seeds) * 1e9
+    rows.append(_row(config, "FedEve, collapsed, client by client", each, eve_yard))
     for name, key in (
         ("expect, NumPy, in place of 100 seeds", "expect"),
         ("expect, compiled, in place of 100 seeds", "expect compiled"),

@@ -49,3 +49,42 @@ def run(experiment: Experiment, seeds: int, rounds: int) -> Array:
         e += server * local.mean(axis=1)
         out[:, t + 1] = ((lam * e) ** 2).sum(axis=1)
     return out
+
+
+def fedeve(experiment: Experiment, seeds: int, rounds: int) -> Array:
+    """The same for FedEve with the variances of (13), by (12a)-(12f)."""
+    plan = Plan(experiment)
+    lam, N, d = experiment.problem.eigenvalues, experiment.federation.clients, plan.dim
+    step = experiment.method.lr
+    shape = (seeds, N, d)
+    rng = np.random.default_rng(0)
+    stays = np.sqrt(plan.var_stays) * rng.standard_normal(shape)
+    e, M = np.tile(experiment.problem.start, (seeds, 1)), np.zeros((seeds, d))
+    x, noise, local = np.empty(shape), np.empty(shape), np.empty(shape)
+    keep, variance = 1.0 - step * lam, np.zeros(seeds)
+    out = np.empty((seeds, rounds + 1))
+    out[:, 0] = ((lam * e) ** 2).sum(axis=1)
+    for t in range(rounds):
+        rng.standard_normal(out=x)
+        x *= np.sqrt(plan.var_time)
+        push = stays + x
+        push += (lam * (e - M))[:, None, :]
+        push *= -step
+        local[:] = 0.0
+        for _ in range(experiment.federation.local_steps):
+            local *= keep
+            local += push
+            rng.standard_normal(out=noise)
+            noise *= step * np.sqrt(plan.var_noise)
+            local -= noise
+        D = -local.mean(axis=1)
+        local += D[:, None, :]
+        period = ((M - D) ** 2).sum(axis=1) / (N * d)
+        client = np.einsum("skd,skd->s", local, local) / (N * N * d)
+        prior = variance + period
+        gain = prior / (prior + client)
+        M += gain[:, None] * (D - M)
+        e -= M
+        variance = (1.0 - gain) * prior
+        out[:, t + 1] = ((lam * e) ** 2).sum(axis=1)
+    return out

@@ -9,7 +9,24 @@ from .drift import Drift
 from .exact import expect
 from .experiment import Experiment
 from .federation import Federation
-from .methods import CFL, CL, METHODS, SGD, FedAvg, FedProx, Method
+from .methods import (
+    CFL,
+    CL,
+    METHODS,
+    SGD,
+    CFlag,
+    FedAvg,
+    FedAvgM,
+    FedEve,
+    FedOpt,
+    FedProx,
+    FedTrack,
+    Method,
+    MimeLite,
+    Scaffold,
+    Special,
+    SpecialC,
+)
 from .plan import Clients, draw_clients
 from .problem import Quadratic
 from .result import load, save
@@ -23,16 +40,25 @@ __all__ = [
     "ENGINES",
     "METHODS",
     "SGD",
+    "CFlag",
     "Clients",
     "Drift",
     "Experiment",
     "FedAvg",
+    "FedAvgM",
+    "FedEve",
+    "FedOpt",
     "FedProx",
+    "FedTrack",
     "Federation",
     "InvalidInput",
     "Method",
+    "MimeLite",
     "Quadratic",
+    "Scaffold",
     "Schedule",
+    "Special",
+    "SpecialC",
     "Table",
     "Tuned",
     "draw_clients",

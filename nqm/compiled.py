@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from .check import InvalidInput
+from .methods import FedEve, Linear, Server
+from .methods.base import server
 from .plan import Plan, geometric
 from .schedule import Schedule, Table
 
@@ -19,24 +22,99 @@ Array = NDArray[np.float64]
 LANES = 8
 
 
-def runner(plan: Plan, folded: bool) -> Callable[[NDArray[np.uint64], Array], None]:
-    """A function that simulates seeds into an array (seeds, 3, rounds + 1)."""
+Runner = Callable[[NDArray[np.uint64], Array, Array], None]
+"""Simulates one task for some seeds: from e = ``ends``, (seeds, padded dim), where the last e is left, into
+``out``, (seeds, rows, rounds + 1)."""
+
+
+def runner(plan: Plan, folded: bool) -> Runner:
+    if plan.federation.samples:
+        return _finite_runner(plan, folded)
+    if not plain(plan):
+        return _server_runner(plan, folded)
     if not folded:
         from .kernels.steps import run as run_steps
 
         numbers = model(plan)
-        return lambda seeds, out: run_steps(numbers, room(numbers), seeds, out)
+        return lambda seeds, ends, out: run_steps(numbers, room(numbers), seeds, ends, out)
 
     from .kernels import folded as loops
 
     if not aggregates(plan):
         numbers = model(plan)
-        return lambda seeds, out: loops.run(numbers, room(numbers), seeds, out)
+        return lambda seeds, ends, out: loops.run(numbers, room(numbers), seeds, ends, out)
     numbers = model(plan, plan.federation.S)
     if not white_or_even(plan):
-        return lambda seeds, out: loops.run(numbers, room(numbers), seeds, out)
+        return lambda seeds, ends, out: loops.run(numbers, room(numbers), seeds, ends, out)
     gain, pull, sd = average_map(plan, numbers)
-    return lambda seeds, out: loops.run_average(numbers, gain, pull, sd, seeds, out)
+    return lambda seeds, ends, out: loops.run_average(numbers, gain, pull, sd, seeds, ends, out)
+
+
+def plain(plan: Plan) -> bool:
+    """Whether the server keeps nothing and gradients are linear: what the quickest loops are made for."""
+    own = plan.federation.cohort == "own"
+    return plan.server is None and plan.experiment.problem.gradient_bound is None and own
+
+
+def _server_runner(plan: Plan, folded: bool) -> Runner:
+    from .kernels import servers
+
+    method, federation, problem = plan.method, plan.federation, plan.experiment.problem
+    if folded and problem.gradient_bound is not None:
+        raise _by_name("collapsed", plan, "problem.gradient_bound: a bent gradient does not fold")
+    if plan.remembers:
+        raise _by_name(
+            "steps",
+            plan,
+            "problem.gradient_bound or federation.cohort: history is kept for linear gradients of one's own",
+        )
+    if isinstance(method, FedEve) and method.variances == "oracle" and (plan.slopes or plan.alpha > 0):
+        raise _by_name(
+            "steps", plan, "variances = 'oracle' and slopes or correlated drift: the exact ones are not at hand"
+        )
+    server = plan.server or from_linear(plan.linear)
+    per_client = method.rule == "kalman" or method.controls or federation.cohort != "own"
+    alone = folded and not per_client and aggregates(plan)
+    numbers = model(plan, federation.S if alone else 0)
+    rule = servers.rule(plan, server, folded)
+    return lambda seeds, ends, out: servers.run(numbers, rule, servers.room(numbers, rule), seeds, ends, out)
+
+
+def _finite_runner(plan: Plan, folded: bool) -> Runner:
+    from .kernels import finite
+
+    if folded:
+        raise _by_name("collapsed", plan, "federation.samples: which sample a step looks at does not fold")
+    method, drift = plan.method, plan.drift
+    memory = getattr(method, "memory", 0) if plan.task else 0
+    adapt, form = getattr(method, "adapt", "none"), getattr(method, "form", "derived")
+    rates = finite.FIXED if adapt == "none" else finite.DERIVED if form == "derived" else finite.PRINTED
+    largest = float(plan.experiment.problem.eigenvalues.max())
+    numbers = finite.Finite(
+        rule=finite.TRACK if method.rule == "track" else finite.PLAIN,
+        samples=plan.federation.samples,
+        sd_sample=math.sqrt(drift.sample / plan.dim),
+        sd_slope=math.sqrt(drift.sample_slope),
+        memory=memory,
+        lr=float(method.lr),
+        server_lr=float(getattr(method, "server_lr", 1.0)),
+        memory_lr=float(getattr(method, "memory_lr", 0.0)),
+        smoothness=float(getattr(method, "L", None) or largest),
+        rates=rates,
+        share=1.0 if adapt == "worst" else 1.0 / plan.federation.slots,
+        traces=len(method.traces),
+    )
+    m = model(plan)
+    return lambda seeds, ends, out: finite.run(m, numbers, room(m), seeds, ends, out)
+
+
+def _by_name(engine: str, plan: Plan, why: str) -> InvalidInput:
+    return InvalidInput(f"{engine} can't run method.name = '{plan.method.name}' with {why}")
+
+
+def from_linear(linear: Linear) -> Server:
+    """A server that keeps nothing, as one that may."""
+    return server(linear.step, prox=linear.prox, start=[1], carry=[[1]], gain=[linear.server])
 
 
 def aggregates(plan: Plan) -> bool:
@@ -81,7 +159,11 @@ def average_map(plan: Plan, numbers: Model) -> tuple[Array, Array, Array]:
 def state_size(plan: Plan) -> int:
     """Bytes that one thread of the compiled loops keeps."""
     width = -(-plan.dim // LANES) * LANES
-    per_client = 10 + (plan.federation.rounds if isinstance(plan.weights, Table) else 0) * (2 if plan.slopes else 1)
+    per_client = (
+        10
+        + 2 * plan.federation.samples
+        + (plan.federation.rounds if isinstance(plan.weights, Table) else 0) * (2 if plan.slopes else 1)
+    )
     return 8 * width * (plan.federation.slots * per_client + plan.federation.rounds)
 
 
@@ -89,7 +171,7 @@ def model(plan: Plan, average_of: int = 0) -> Model:
     """The plan as numbers; ``average_of`` > 0 asks for one client that stands for the average of so many."""
     from .kernels import model as kernel
 
-    weights, federation, linear = plan.weights, plan.federation, plan.linear
+    weights, federation, linear = plan.weights, plan.federation, _steps(plan)
     T, width = federation.rounds, -(-plan.dim // LANES) * LANES
     lam = plan.experiment.problem.eigenvalues
     schedule = np.zeros((T, 4))
@@ -122,8 +204,9 @@ def model(plan: Plan, average_of: int = 0) -> Model:
     return kernel.Model(
         lam=pad(lam, width),
         lam_sq=pad(lam**2, width),
+        task_lam=pad(plan.others[0], width),
+        task_away=pad(plan.others[1], width),
         counts=pad((lam > 0).astype(float), width),
-        start=pad(plan.experiment.problem.start, width),
         loss_shared=pad(plan.loss_shared, width),
         keep=pad(a, width),
         summed=pad(geometric(a, federation.local_steps), width),
@@ -133,6 +216,7 @@ def model(plan: Plan, average_of: int = 0) -> Model:
         schedule=schedule,
         rows=rows,
         memory=kind,
+        task=plan.task,
         dim=plan.dim,
         clients=1 if average_of else federation.slots,
         sampled=1 if average_of else federation.S,
@@ -156,6 +240,15 @@ def model(plan: Plan, average_of: int = 0) -> Model:
     )
 
 
+def _steps(plan: Plan) -> Linear:
+    """The local steps; what the server does with them may be more than a factor."""
+    if plan.federation.samples:
+        return Linear(plan.method.lr, 1.0, 0.0, 1.0)
+    if plan.server is None:
+        return plan.linear
+    return Linear(plan.server.step, 1.0, plan.server.prox, 1.0)
+
+
 def pad(values: Array, width: int) -> Array:
     """Zeros up to whole vectors: a padded direction has no curvature, no start and no noise that is ever read."""
     out = aligned((*values.shape[:-1], width))
@@ -163,9 +256,13 @@ def pad(values: Array, width: int) -> Array:
     return out
 
 
+def padded(values: Array) -> Array:
+    return pad(values, -(-values.shape[-1] // LANES) * LANES)
+
+
 def room(numbers: Model) -> Array:
     """Rows to work in, one set a call, because calls run side by side."""
-    return aligned((14, numbers.lam.size))
+    return aligned((15, numbers.lam.size))
 
 
 def aligned(shape: tuple[int, ...]) -> Array:

@@ -45,6 +45,10 @@ class Purpose(IntEnum):
     NOISE = 9  # number q*dim + d; cos: step 2q, sin: step 2q + 1
     SAMPLE = 10  # who takes part
     FOLDED = 11  # all draws of the collapsed engine: time drift, two clients a pair, then what is white
+    TASK = 12  # cos: how far a task's b lies from the first one's, in the eigenbasis
+    DATA = 13  # sample j of a client, named in place of the round; cos: zeta, sin: slope
+    PICK = 14  # which sample a local step looks at, a uniform each
+    MEMORY = 15  # which samples of the past a client keeps
 
 
 def mix(z: Words) -> Words:

@@ -28,6 +28,10 @@ class Drift:
     loss_per_client: draw the constant part per client, N(0, I^2) per coordinate and kept with the client, instead
         of sharing one vector. Its mean square is the same; its average over clients is not.
 
+    sample, sample_slope: when clients hold ``Federation.samples`` samples each, sample j of client i has the gradient
+        (A + E_i + E_ij)(w - w*) + delta_i + zeta_ij with E||zeta_ij||^2 = sample and slopes of variance sample_slope,
+        both centred over j, so that the mean over the samples is the client's own gradient.
+
     Both parts of the information loss multiply the remembered weight (1 - p_t), so methods without memory
     do not feel them.
     """
@@ -43,9 +47,21 @@ class Drift:
     loss_mean: float = 0.0
     loss_var: float = 0.0
     loss_per_client: bool = False
+    sample: float = 0.0
+    sample_slope: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("client", "client_slope", "time", "time_slope", "overlap", "noise", "loss_var"):
+        for name in (
+            "client",
+            "client_slope",
+            "time",
+            "time_slope",
+            "overlap",
+            "noise",
+            "loss_var",
+            "sample",
+            "sample_slope",
+        ):
             object.__setattr__(self, name, number(f"drift.{name}", getattr(self, name), 0.0))
         object.__setattr__(self, "correlation", number("drift.correlation", self.correlation, 0.0, 1.0, open_high=True))
         object.__setattr__(self, "loss_mean", number("drift.loss_mean", self.loss_mean))

@@ -24,6 +24,7 @@ With slopes the gain gamma itself differs between clients or rounds; `_with_slop
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,9 +32,11 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
+from . import exact_servers
 from .check import InvalidInput, memory, number
 from .compiled import LANES, aligned, pad
 from .drift import Drift
+from .exact_servers import Moments
 from .experiment import Experiment
 from .federation import Federation
 from .gaussian import mean_norm
@@ -52,49 +55,79 @@ def expect(
     federation: Federation,
     method: Method,
     lr: ArrayLike | None = None,
-    clients: Clients | None = None,
+    clients: Clients | Sequence[Clients] | None = None,
     seed: int = 0,
     norm: bool = True,
     compiled: bool = False,
 ) -> xr.Dataset:
     """Exact expectations of every round, over everything random, or given ``clients`` (see `draw_clients`).
 
+    A sequence of tasks adds the dimension ``task``, and ``loss_of_task`` and ``moved_sq`` as in `simulate`.
+
     lr: learning rates to compute at once, in place of the method's own; adds a dimension ``lr``.
     seed: slopes that stay with a client make the gain of a round a random matrix whose moments close only given the
         clients; unless ``clients`` are passed, those of ``seed`` are taken, and ``conditioned_on`` in the
         attributes says so.
     norm: also E||g||, by a one-dimensional integral a round.
-    compiled: run the recursion through Numba, which pays from the second call of a process on (for ``norm=False``).
+    compiled: run the recursion through Numba, which pays from the second call of a process on (for ``norm=False`` and
+        methods whose server keeps nothing).
     """
     conditioned = "given clients" if clients is not None else "nothing"
     experiment = Experiment(problem, drift, federation, method)
-    if clients is None and Plan(experiment).slope_stays > 0:
-        clients = draw_clients(problem, drift, federation, seed)
+    given = [clients] if isinstance(clients, Clients) else None if clients is None else list(clients)
+    plans = Plan.of_tasks(experiment, given)
+    if given is None and plans[0].slope_stays > 0:
+        each = range(1, federation.tasks + 1)
+        plans = Plan.of_tasks(experiment, [draw_clients(problem, drift, federation, seed, k) for k in each])
         conditioned = f"the clients of seed {seed}"
-    plan = Plan(experiment, clients)
+    plan = plans[0]
+    exact_servers.check(plan)
     rates = (
         None if lr is None else np.array([number("lr", x, 0.0, open_low=True) for x in np.atleast_1d(np.asarray(lr))])
     )
     methods = [method] if rates is None else [method.with_lr(float(x)) for x in rates]
     T, n = federation.rounds, problem.dim
-    size = len(methods) * (T + 1) * n * 8 * (9 if norm else 4)
+    size = federation.tasks * len(methods) * (T + 1) * n * 8 * (9 if norm else 5)
     memory(size, f"expect (rounds = {T}, dim = {n}, rates: {len(methods)})", "lower rounds, dim or the number of rates")
 
     with np.errstate(over="ignore", invalid="ignore"):  # a rate that diverges is reported as such, not warned about
-        if compiled and not norm and not plan.slopes:
+        if compiled and not norm and not plan.slopes and plan.server is None and federation.tasks == 1:
             curves = _compiled_curves(plan, methods)
         else:
-            mean, var = moments(plan, methods)
-            curves = _curves(problem.eigenvalues, mean, var, norm)
+            curves = _task_by_task(plans, methods, norm)
     coords: dict[str, Any] = {} if rates is None else {"lr": rates}
     if rates is None:
         curves = {name: values[0] for name, values in curves.items()}
-    law = (
-        "gaussian"
-        if _is_gaussian(plan)
-        else "mixture: grad_norm and excess_loss_var are Gaussian closures, the rest is exact"
-    )
+    law = "gaussian"
+    if not _is_gaussian(plan):
+        law = "mixture: grad_norm and excess_loss_var are Gaussian closures, the rest is exact"
+    if "gain" in method.traces and getattr(method, "gain", None) is None:
+        law = "mean field: every round's gain is the one of the expected variances; nothing is exact"
     return dataset(experiment, "expect", curves, coords, conditioned_on=conditioned, law=law)
+
+
+def _task_by_task(plans: list[Plan], methods: list[Method], norm: bool) -> dict[str, Array]:
+    """Curves of (methods, round), or (methods, task, round) for a sequence: only w goes on from task to task."""
+    start = np.tile(plans[0].experiment.problem.start, (len(methods), 1))
+    spread = np.zeros_like(start)
+    found: list[dict[str, Array]] = []
+    for before, plan in zip([None, *plans], plans, strict=False):
+        problem = plan.experiment.problem
+        if before is not None:
+            start = start + (before.experiment.problem.optimum_eigen - problem.optimum_eigen)
+        m = moments(plan, methods, start, spread)
+        curves = _curves(problem.eigenvalues, m.mean, m.var, norm) | m.traces
+        if plan.sequence:
+            first = m.mean[:, :1], m.var[:, :1]
+            curves["moved_sq"] = np.sum((m.mean - first[0]) ** 2 + m.var + first[1] - 2.0 * m.cov, axis=-1)
+            lam, away = plan.others
+            losses = [((m.mean + a) ** 2 + m.var) @ (0.5 * row) for row, a in zip(lam, away, strict=True)]
+            curves["loss_of_task"] = np.stack(losses, axis=-1)
+        start, spread = m.mean[:, -1], m.var[:, -1]
+        found.append(curves)
+    if len(found) == 1:
+        return found[0]
+    return {name: np.stack([c[name] for c in found], axis=1) for name in found[0]}
 
 
 def _curves(lam: Array, mean: Array, var: Array, norm: bool) -> dict[str, Array]:
@@ -116,12 +149,18 @@ def _sums(lam: Array, square: Array) -> tuple[Array, Array, Array]:
     return square @ lam**2, square @ (0.5 * lam), square @ (lam > 0).astype(float)
 
 
-def moments(plan: Plan, methods: list[Method]) -> tuple[Array, Array]:
-    """Mean and variance of e = w - w* per direction, (method, round, direction)."""
-    if plan.slopes:
-        pairs = [_with_slopes(plan, method) for method in methods]
-        return np.stack([p[0] for p in pairs]), np.stack([p[1] for p in pairs])
-    return _without_slopes(plan, methods)
+def moments(plan: Plan, methods: list[Method], start: Array, spread: Array) -> Moments:
+    """Moments of e = w - w* per direction, (method, round, direction), from a Gaussian start, (method, direction)."""
+    one: Callable[[Plan, Method, Array, Array], Moments] | None = None
+    if plan.server is not None and not (plan.method.controls and not plan.slopes):
+        one = exact_servers.own_gains if plan.slopes else exact_servers.shared_gain
+    elif plan.slopes:
+        one = _with_slopes
+    if one is None:
+        return _without_slopes(plan, methods, start, spread)
+    each = [one(plan, method, e, v) for method, e, v in zip(methods, start, spread, strict=True)]
+    mean, var, cov = (np.stack([getattr(m, name) for m in each]) for name in ("mean", "var", "cov"))
+    return Moments(mean, var, cov, traces={name: np.stack([m.traces[name] for m in each]) for name in each[0].traces})
 
 
 def _is_gaussian(plan: Plan) -> bool:
@@ -247,7 +286,7 @@ class Round:
 def _round(plan: Plan, methods: list[Method]) -> Round:
     N, S, K = plan.federation.slots, plan.federation.S, plan.federation.local_steps
     lam = plan.experiment.problem.eigenvalues
-    linear = [m.linear(K) for m in methods]
+    linear = [m.linear(K) for m in methods]  # controls cancel where all take part and share one Hessian
     step, follow, prox, server = np.array(linear, dtype=float).T[:, :, None]
     a = 1.0 - step * (follow * lam + prox)
     beta = server * step * geometric(a, K)
@@ -264,20 +303,26 @@ def _round(plan: Plan, methods: list[Method]) -> Round:
     return Round(1.0 - beta * lam, beta, noise, average, offset)
 
 
-def _without_slopes(plan: Plan, methods: list[Method]) -> tuple[Array, Array]:
+def _without_slopes(plan: Plan, methods: list[Method], start: Array, spread: Array) -> Moments:
     """All clients share their gain: the recursion above, all methods and directions side by side."""
     T, n = plan.federation.rounds, plan.dim
     r = _round(plan, methods)
     columns = len(methods) * n
     mean, var = np.empty((T + 1, columns)), np.empty((T + 1, columns))
-    mean[0] = np.tile(plan.experiment.problem.start, len(methods))
-    var[0] = 0.0
+    mean[0], var[0] = start.ravel(), spread.ravel()
     f = r.factors
     offset = np.tile(r.offset, len(methods)) if r.offset.size else r.offset
     recursion(r.gamma.ravel(), r.beta.ravel(), r.noise.ravel(), f.transition, f.load, f.force, f.var, offset, mean, var)
     np.maximum(var, 0.0, out=var)
+    # Whatever a task draws is independent of where it began, so Cov(e_t, e_0) = gamma^t Var e_0.
+    cov = np.zeros_like(var)
+    if spread.any():
+        cov[0] = var[0]
+        for t in range(T):
+            np.multiply(r.gamma.ravel(), cov[t], out=cov[t + 1])
     shape = (T + 1, len(methods), n)
-    return mean.reshape(shape).swapaxes(0, 1), var.reshape(shape).swapaxes(0, 1)
+    found = [x.reshape(shape).swapaxes(0, 1) for x in (mean, var, cov)]
+    return Moments(found[0], found[1], found[2])
 
 
 def _compiled_curves(plan: Plan, methods: list[Method]) -> dict[str, Array]:
@@ -334,7 +379,7 @@ def recursion(
             mean[t + 1] -= beta * offset[t]
 
 
-def _with_slopes(plan: Plan, method: Method) -> tuple[Array, Array]:
+def _with_slopes(plan: Plan, method: Method, start: Array, spread: Array) -> Moments:
     r"""Gains that differ between clients (given, (N, n)) or between rounds (drawn, averaged by Gauss-Hermite).
 
     With u_i = g_i e - beta_i c_i - noise_i the update is the average of u_i over a sample of S of N clients, so that
@@ -363,8 +408,8 @@ def _with_slopes(plan: Plan, method: Method) -> tuple[Array, Array]:
 
     delta = given.delta if given is not None else np.zeros((1, n))
     mean, var = np.empty((T + 1, n)), np.empty((T + 1, n))
-    mean[0] = e = plan.experiment.problem.start
-    var[0] = v = np.zeros(n)
+    mean[0] = e = start
+    var[0] = v = spread
     k = np.zeros((len(f.transition), rows, n))
     for t in range(T):
         m = delta + plan.forgotten[t] * plan.loss_shared  # mean offset of each client
@@ -385,7 +430,8 @@ def _with_slopes(plan: Plan, method: Method) -> tuple[Array, Array]:
         e = means.mean(axis=0)
         mean[t + 1] = e
         var[t + 1] = v
-    return mean, np.maximum(var, 0.0)
+    cov = var[0] * np.cumprod(np.vstack([np.ones(n), np.tile(g.mean(axis=0), (T, 1))]), axis=0)
+    return Moments(mean, np.maximum(var, 0.0), cov)
 
 
 def _hermite(count: int) -> tuple[Array, Array]:

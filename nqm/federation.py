@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .check import fail, flag, integer
+from .check import choice, fail, flag, integer
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,14 @@ class Federation:
     stateless: every client is seen once: each round has S clients that were never there before, with
         their own client and time drift. What is remembered of earlier rounds is then about other clients
         (Proposition 4.3 of `cfl`), and ``clients`` no longer matters.
+    tasks: how many tasks follow each other, T rounds each, every one with its own optimum (see `Quadratic`) and its
+        own clients' drift. Only w goes on from task to task; what a server or a client keeps starts anew.
+    cohort: what a round's clients work on. ``"own"``: each on its own data. ``"pooled"``: the sampled clients' data are
+        shuffled and dealt out evenly, so that all share their cohort's mean drift and Hessian: period drift without
+        client drift. ``"dealt"``: a cohort stands for everybody, but its clients differ: client drift without
+        period drift. The last two are settings 2 and 3 of Appendix B.2 of `fedeve`.
+    samples: n_i, for a finite sum: every client holds that many samples and its loss is their mean, see
+        ``Drift.sample``. 0 means that gradients are not sums over samples.
     """
 
     clients: int = 100
@@ -26,6 +34,9 @@ class Federation:
     local_steps: int = 10
     rounds: int = 500
     stateless: bool = False
+    tasks: int = 1
+    samples: int = 0
+    cohort: str = "own"
 
     def __post_init__(self) -> None:
         clients = integer("federation.clients", self.clients, 1)
@@ -38,6 +49,13 @@ class Federation:
         object.__setattr__(self, "local_steps", integer("federation.local_steps", self.local_steps, 1))
         object.__setattr__(self, "rounds", integer("federation.rounds", self.rounds, 1))
         flag("federation.stateless", self.stateless)
+        object.__setattr__(self, "tasks", integer("federation.tasks", self.tasks, 1))
+        choice("federation.cohort", self.cohort, ("own", "pooled", "dealt"))
+        if self.cohort == "dealt" and sampled < 2:
+            raise fail(
+                "federation.sampled", sampled, "must be at least 2 for cohort = 'dealt': one client has no spread"
+            )
+        object.__setattr__(self, "samples", integer("federation.samples", self.samples, 0))
 
     @property
     def S(self) -> int:

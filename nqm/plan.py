@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -13,7 +13,7 @@ from .draws import Purpose, normal_pairs, stream
 from .drift import Drift
 from .experiment import Experiment
 from .federation import Federation
-from .methods import Linear, Method
+from .methods import Linear, Method, Server
 from .problem import Quadratic
 from .schedule import Weights
 
@@ -28,27 +28,42 @@ class Clients:
     slope: Array
 
 
-def draw_clients(problem: Quadratic, drift: Drift, federation: Federation, seed: int = 0) -> Clients:
-    """The clients that ``seed`` draws, for conditioning on them."""
+def draw_clients(problem: Quadratic, drift: Drift, federation: Federation, seed: int = 0, task: int = 1) -> Clients:
+    """The clients that ``seed`` draws for a task, for conditioning on them."""
     if drift.fresh or federation.stateless:
         raise InvalidInput("clients: there is nothing to condition on when clients are redrawn every round")
     size = f"clients = {federation.clients}, dim = {problem.dim}"
     memory(80 * federation.clients * problem.dim, f"drawing the clients ({size})", "lower clients or dim")
     who = np.arange(federation.clients)[:, None]
-    delta, slope = normal_pairs(stream(seed, Purpose.CLIENT, client=who), np.arange(problem.dim))
+    delta, slope = normal_pairs(stream(seed, Purpose.CLIENT, task - 1, client=who), np.arange(problem.dim))
     return Clients(np.sqrt(drift.client / problem.dim) * delta, np.sqrt(drift.client_slope) * slope)
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What the engines need to know. Every ``var_`` is of one client and one direction."""
+    """What the engines need to know of one task. Every ``var_`` is of one client and one direction.
+
+    task: counted from 0; ``experiment.problem`` is this task's own.
+    sequence: the problems of all tasks, if there are several: every round is then also judged by each of them.
+    """
 
     experiment: Experiment
     clients: Clients | None = None
+    task: int = 0
+    sequence: tuple[Quadratic, ...] = ()
 
     def __post_init__(self) -> None:
         federation = self.federation
-        self.method.check_federation(federation.clients)
+        self.method.check_federation(federation)
+        if federation.samples:
+            self.method.check_finite(self.drift)
+            if self.clients is not None:
+                raise InvalidInput("clients: can't be given on a finite sum (federation.samples); seeds draw them")
+            if federation.partial or federation.stateless or federation.cohort != "own":
+                raise InvalidInput(
+                    f"federation.samples = {federation.samples}: a finite sum is run with all clients in every round, "
+                    "each on its own data"
+                )
         if self.clients is not None:
             if self.redrawn:
                 raise InvalidInput("clients: there is nothing to condition on when clients are redrawn every round")
@@ -58,6 +73,36 @@ class Plan:
                     raise InvalidInput(
                         f"clients.{name} has shape {np.shape(getattr(self.clients, name))}: must be {shape}"
                     )
+
+    @classmethod
+    def of_tasks(cls, experiment: Experiment, clients: list[Clients] | None = None) -> list[Plan]:
+        """One plan a task; ``clients``, if given, for every task."""
+        tasks = experiment.federation.tasks
+        if clients is not None and len(clients) != tasks:
+            raise InvalidInput(f"clients: {len(clients)} given, must be one for each of the {tasks} tasks")
+        problems = experiment.problem.sequence(tasks)
+        several = tuple(problems) if tasks > 1 else ()
+        return [
+            cls(replace(experiment, problem=p), clients[k] if clients else None, k, several)
+            for k, p in enumerate(problems)
+        ]
+
+    @property
+    def rows(self) -> int:
+        """Numbers that a round is judged by: the model's own three, those of a sequence, those of the method."""
+        return 3 + (1 + len(self.sequence) if self.sequence else 0) + len(self.method.traces)
+
+    @cached_property
+    def others(self) -> tuple[Array, Array]:
+        """Eigenvalues of every task, and this task's optimum as seen from each, (tasks, dim) both."""
+        here = self.experiment.problem.optimum_eigen
+        lam = np.array([p.eigenvalues for p in self.sequence]).reshape(-1, self.dim)
+        away = np.array([here - p.optimum_eigen for p in self.sequence]).reshape(-1, self.dim)
+        return lam, away
+
+    @cached_property
+    def server(self) -> Server | None:
+        return self.method.server(self.federation, self.task + 1)
 
     @property
     def drift(self) -> Drift:

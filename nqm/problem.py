@@ -8,7 +8,7 @@ directions part.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -32,6 +32,15 @@ class Quadratic:
     b, w0: a scale (that many standard normals) or a list of dim coordinates.
     seed: names what is random about the problem itself.
 
+    task_shift: sigma_T^2, the drift budget of a sequence of tasks: every task's b lies elsewhere, so that
+        ||grad f_i(w) - grad f_j(w)||^2 is the same for all w, and exactly sigma_T^2 for the two tasks furthest apart
+        (Assumption 4.6 of `special`, met with equality).
+    tasks: a table for every task, with what it has of its own: ``mu``, ``L``, ``spectrum``, ``b``. Tasks share
+        dimension, eigenbasis and w0. Two spectra that differ make the difference of two tasks' gradients unbounded.
+    gradient_bound: bend every client's loss to a Huber-like one: along each eigen-direction its gradient is cut off at
+        +-gradient_bound/sqrt(dim), so that no exact gradient is longer than the bound (Assumption 4.1 of `special`).
+        Step noise is then two-valued, hence bounded as well.
+
     A direction of exact eigenvalue zero has no minimiser unless b vanishes there: drawn b are projected on the
     range of A, given ones outside it are refused. Distances are to the nearest minimiser.
     """
@@ -44,6 +53,9 @@ class Quadratic:
     b: float | tuple[float, ...] = 1.0
     w0: float | tuple[float, ...] = 0.0
     seed: int = 0
+    task_shift: float = 0.0
+    tasks: tuple[Any, ...] = ()
+    gradient_bound: float | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -75,6 +87,11 @@ class Quadratic:
                 put(self, name, _vector(f"problem.{name}", value, dim))
             else:
                 put(self, name, number(f"problem.{name}", value))
+        put(self, "task_shift", number("problem.task_shift", self.task_shift, 0.0))
+        put(self, "tasks", tuple(_task_table(k, dict(t), dim) for k, t in enumerate(self.tasks, 1)))
+        if self.gradient_bound is not None:
+            bound = number("problem.gradient_bound", self.gradient_bound, 0.0, open_low=True)
+            put(self, "gradient_bound", bound)
         if isinstance(self.b, tuple):
             outside = np.abs(self.b_eigen[self.eigenvalues == 0])
             if outside.size and outside.max() > 1e-12 * max(1.0, float(np.abs(self.b_eigen).max())):
@@ -145,6 +162,25 @@ class Quadratic:
     def optimum(self) -> Array:
         return self.from_eigen(self.optimum_eigen)
 
+    def sequence(self, count: int) -> list[Quadratic]:
+        """The problems of ``count`` tasks, in order; the first is this one unless its table says otherwise."""
+        if self.tasks and len(self.tasks) != count:
+            raise fail("federation.tasks", count, f"must be {len(self.tasks)}, the number of tables in problem.tasks")
+        if count == 1 and not self.tasks:
+            return [self]
+        alone = replace(self, tasks=(), task_shift=0.0)
+        problems = [replace(alone, **table) for table in self.tasks] or [alone] * count
+        if self.task_shift == 0 or count == 1:
+            return problems
+        kept = np.all([p.eigenvalues > 0 for p in problems], axis=0)  # a direction without curvature has no optimum
+        who = np.arange(1, count)[:, None]
+        shifts = np.zeros((count, self.dim))
+        shifts[1:] = kept * normal_pairs(stream(self.seed, Purpose.TASK, who), np.arange(self.dim))[0]
+        apart = [float(((s - r) ** 2).sum()) for k, s in enumerate(shifts) for r in shifts[:k]]
+        shifts *= np.sqrt(self.task_shift / max(apart))
+        moved = [p.from_eigen(p.b_eigen + s) for p, s in zip(problems[1:], shifts[1:], strict=True)]
+        return [problems[0], *(replace(p, b=tuple(b)) for p, b in zip(problems[1:], moved, strict=True))]
+
     def _eigen(self, given: float | tuple[float, ...], purpose: Purpose) -> Array:
         if isinstance(given, tuple):
             return self.to_eigen(np.array(given))
@@ -152,6 +188,28 @@ class Quadratic:
             return np.zeros(self.dim)
         # A rotation keeps the law of a standard normal vector, so it is drawn where it is needed.
         return given * normal_pairs(stream(self.seed, purpose), np.arange(self.dim))[0]
+
+
+OWN = ("mu", "L", "spectrum", "b")
+
+
+def _task_table(task: int, table: dict[str, Any], dim: int) -> dict[str, Any]:
+    """What a task has of its own, checked as far as it can be without the rest of the problem."""
+    here = f"problem.tasks[{task}]"
+    if table.get("dim", dim) != dim:
+        raise fail(f"{here}.dim", table["dim"], f"must be problem.dim = {dim}: all tasks have the same dimension")
+    table.pop("dim", None)
+    for name, value in table.items():
+        if name not in OWN:
+            raise InvalidInput(f"{here}.{name}: unknown field; a task may have its own {', '.join(OWN)}")
+        if isinstance(value, (list, tuple, np.ndarray)):
+            if len(value) != dim:
+                text = f"{here}.{name} has {len(value)} numbers: must have problem.dim = {dim}"
+                raise InvalidInput(text + ", all tasks have the same dimension")
+            table[name] = tuple(value)
+    if isinstance(table.get("spectrum"), tuple):
+        table = {"mu": None, "L": None} | table  # the ends of a given spectrum are its own
+    return table
 
 
 def _vector(field: str, values: Any, dim: int) -> tuple[float, ...]:

@@ -24,6 +24,15 @@ VARIABLES = {
     "excess_loss": ("f(w) − f*", "excess loss"),
     "excess_loss_var": ("Var f(w)", "variance of the loss"),
     "distance_sq": ("‖w − w*‖²", "squared distance to the nearest minimiser"),
+    "moved_sq": ("‖w − w₀‖²", "squared distance from where the task began"),
+    "loss_of_task": ("f_j(w) − f_j*", "excess loss of each task"),
+    "gain": ("K_t", "Kalman gain"),
+    "period_var": ("σ_Q²", "variance of the prediction, as the server takes it"),
+    "client_var": ("σ_R²", "variance of the observation, as the server takes it"),
+    "forgetting": ("Γ(t)", "forgetting term of the round"),
+    "overfitting": ("B(t)", "overfitting term of the round"),
+    "transference": ("Λ_t", "inner product of the gradients on the memory and on the current task"),
+    "interfering": ("share of Λ_{t,i} ≤ 0", "share of clients whose update interferes with the memory"),
 }
 
 JUDGED = ("grad_norm_sq", "excess_loss", "distance_sq")
@@ -47,8 +56,11 @@ def dataset(
     """Curves over (..., round) as a dataset that knows where it comes from.
 
     A curve that leaves the finite numbers is +inf from that round on, and ``diverged_at`` names the round (-1: never).
-    The variance of the loss, a fourth moment, overflows earlier and does not count.
+    The variance of the loss, a fourth moment, overflows earlier and does not count. A sequence of tasks adds the
+    dimension ``task`` before ``round``. What a method traces has no value in round 0, before its first step.
     """
+    if experiment.federation.tasks > 1:
+        coords = {**coords, "task": np.arange(1, experiment.federation.tasks + 1)}
     dims = (*coords, "round")
     diverged_at = np.full(curves["grad_norm_sq"].shape[:-1], -1)
     gone: NDArray[np.bool_] | None = None
@@ -60,8 +72,12 @@ def dataset(
     for name, values in curves.items():
         symbol, long_name = VARIABLES[name]
         if gone is not None or name not in (*JUDGED, "grad_norm"):  # a root is finite where its square is
-            values = np.where(~np.isfinite(values) if gone is None else gone | ~np.isfinite(values), np.inf, values)
-        variables[name] = (dims, values, {"long_name": long_name, "symbol": symbol})
+            lost = np.isinf(values) | np.isnan(values) & (name not in experiment.method.traces)
+            if gone is not None:
+                lost |= gone[..., None] if name == "loss_of_task" else gone
+            values = np.where(lost, np.inf, values)
+        inner = (*dims, "of_task") if name == "loss_of_task" else dims
+        variables[name] = (inner, values, {"long_name": long_name, "symbol": symbol})
     variables["diverged_at"] = (
         tuple(coords),
         diverged_at,
@@ -74,6 +90,8 @@ def dataset(
         "version": package_version(),
         "random_scheme": SCHEME,
     }
+    if "loss_of_task" in curves:
+        coords = {**coords, "of_task": coords["task"]}
     return xr.Dataset(variables, coords={**coords, "round": rounds}, attrs=attrs | attributes)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 import xarray as xr
@@ -34,24 +35,30 @@ def simulate(
     seeds: int | Iterable[int] = 10,
     engine: str = "steps",
     threads: int | None = None,
-    clients: Clients | None = None,
+    clients: Clients | Sequence[Clients] | None = None,
     progress: Progress | None = None,
 ) -> xr.Dataset:
     """Sample paths of ``seeds`` (a count, or the seeds themselves), with dimensions (seed, round).
+
+    A sequence of tasks has the dimensions (seed, task, round), and besides ``loss_of_task``, the excess loss of every
+    task in every round, and ``moved_sq``, the squared distance from where the task began.
 
     engine: ``"steps"`` draws every local step; ``"collapsed"`` folds the K linear steps into one Gaussian map,
         the same in law and far quicker; ``"reference"`` is plain NumPy that reads like the papers, on the same draws
         as ``"steps"``.
     threads: how many seeds run at once (default: all cores). The bits do not depend on it.
-    clients: condition on these clients instead of drawing them by seed.
+    clients: condition on these clients (one set a task) instead of drawing them by seed.
     progress: called with the number of seeds done since the last call.
     """
     choice("engine", engine, ENGINES)
     names = _seeds(seeds)
-    plan = Plan(Experiment(problem, drift, federation, method), clients)
-    points = federation.rounds + 1
-    memory(len(names) * points * 8 * 8, f"{len(names)} seeds of {federation.rounds} rounds", "lower seeds or rounds")
-    effort = len(names) * compiled.work(plan, engine == "collapsed")
+    given = [clients] if isinstance(clients, Clients) else clients
+    experiment = Experiment(problem, drift, federation, method)
+    plans = Plan.of_tasks(experiment, None if given is None else list(given))
+    plan, tasks, points = plans[0], federation.tasks, federation.rounds + 1
+    size = len(names) * tasks * points * 8 * (plan.rows + 5)
+    memory(size, f"{len(names)} seeds of {tasks * federation.rounds} rounds", "lower seeds, tasks or rounds")
+    effort = len(names) * tasks * compiled.work(plan, engine == "collapsed")
     if effort > MOST_WORK:
         raise InvalidInput(
             f"seeds x clients x local_steps x rounds x dim is about {effort:.1e}, years of work: lower one of them"
@@ -59,18 +66,23 @@ def simulate(
     workers = integer("threads", os.cpu_count() or 1 if threads is None else threads, 1)
     if engine == "reference":
         memory(reference.state_size(plan), "the Hessian and all that is remembered", "lower dim, clients or rounds")
-        run, batch = reference.runner(plan), 1
+        runs, batch = [reference.runner(p) for p in plans], 1
         workers = 1
     else:
-        run = compiled.runner(plan, engine == "collapsed")
+        runs = [compiled.runner(p, engine == "collapsed") for p in plans]
         # Small enough that progress moves and an interrupt is heard, large enough that starting a batch costs nothing.
         batch = max(1, min(64, -(-len(names) // workers), int(BATCH_WORK / compiled.work(plan, engine == "collapsed"))))
         memory(workers * compiled.state_size(plan), "the clients' state", "lower clients, dim or threads")
-    out = np.empty((len(names), 3, points))
+    out = np.empty((len(names), tasks, plan.rows, points))
+    shifts = [np.zeros(problem.dim)]  # of the optimum, from each task to the next
+    shifts += [a.experiment.problem.optimum_eigen - b.experiment.problem.optimum_eigen for a, b in pairwise(plans)]
     chunks = [slice(i, i + batch) for i in range(0, len(names), batch)]
 
     def work(chunk: slice) -> int:
-        run(names[chunk], out[chunk])
+        ends = np.tile(compiled.padded(plan.experiment.problem.start), (len(names[chunk]), 1))
+        for k, run in enumerate(runs):
+            ends[:, : problem.dim] += shifts[k]
+            run(names[chunk], ends, out[chunk, k])
         return len(names[chunk])
 
     with np.errstate(over="ignore", invalid="ignore"):
@@ -84,14 +96,15 @@ def simulate(
                 for done in pool.map(work, chunks):
                     if progress:
                         progress(done)
-    curves = {
-        "grad_norm": np.sqrt(out[:, 0]),
-        "grad_norm_sq": out[:, 0],
-        "excess_loss": out[:, 1],
-        "distance_sq": out[:, 2],
-    }
+    rows = np.moveaxis(out if tasks > 1 else out[:, 0], -2, 0)
+    curves = dict(zip(("grad_norm_sq", "excess_loss", "distance_sq"), rows, strict=False))
+    curves["grad_norm"] = np.sqrt(rows[0])
+    if tasks > 1:
+        curves["moved_sq"] = rows[3]
+        curves["loss_of_task"] = np.moveaxis(rows[4 : 4 + tasks], 0, -1)
+    curves |= dict(zip(method.traces, rows[len(rows) - len(method.traces) :], strict=True))
     conditioned = "nothing" if clients is None else "given clients"
-    return dataset(plan.experiment, engine, curves, {"seed": names.astype(np.int64)}, conditioned_on=conditioned)
+    return dataset(experiment, engine, curves, {"seed": names.astype(np.int64)}, conditioned_on=conditioned)
 
 
 def _seeds(seeds: int | Iterable[int]) -> NDArray[np.uint64]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .check import InvalidInput, choice, number
+from . import exact_servers
+from .check import InvalidInput, choice, fail, number
 from .drift import Drift
 from .exact import expect
 from .federation import Federation
@@ -40,11 +41,17 @@ class Tuned:
 def stability_limit(problem: Quadratic, federation: Federation, method: Method) -> float:
     """The rate above which some direction of the mean grows: |1 - beta lambda| reaches 1 (slopes left aside).
 
+    For a server that keeps something it is the largest eigenvalue of a round that has to stay below 1.
     A rate just beyond it is not yet infinite after T rounds, so that a grid of finite runs would overstate it.
     """
+    if method.rule != "linear" and getattr(method, "gain", None) is None:
+        raise InvalidInput(f"method.name = '{method.name}': its round is not a linear map, so there is no such limit")
     K, lam = federation.local_steps, problem.eigenvalues
 
     def contracts(lr: float) -> bool:
+        server_map = method.with_lr(lr).server(federation, federation.tasks)
+        if server_map is not None and not method.controls:  # controls cancel in the average
+            return bool(np.all(exact_servers.growth(server_map, lam, K)[lam > 0] < 1.0))
         step, follow, prox, server = method.with_lr(lr).linear(K)
         beta = server * step * geometric(1.0 - step * (follow * lam + prox), K)
         return bool(np.all(np.abs(1.0 - beta * lam)[lam > 0] < 1.0))
@@ -84,6 +91,8 @@ def tune(
         than the grid.
     """
     choice("criterion", criterion, CRITERIA)
+    if federation.tasks > 1:
+        raise fail("federation.tasks", federation.tasks, "must be 1 for tuning, which looks at one curve")
     if criterion == "rounds":
         if eps is None:
             raise InvalidInput("eps: missing; criterion = 'rounds' needs the accuracy to reach, a number > 0")

@@ -143,7 +143,8 @@ def toml(**tables: dict) -> dict:
     [
         (
             toml(method={"name": "fedsgd", "lr": 0.1}),
-            "method.name = 'fedsgd': must be one of cfl, cl, fedavg, fedprox, sgd",
+            "method.name = 'fedsgd': must be one of cfl, cflag, cl, fedavg, fedavgm, fedeve, fedopt, fedprox, "
+            "fedtrack, mimelite, scaffold, sgd, special, special-c",
         ),
         (toml(method={"lr": 0.1}), "method.name: missing; must be one of"),
         (toml(method={"name": "fedavg"}), "method.lr: missing"),

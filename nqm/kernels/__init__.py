@@ -20,8 +20,8 @@ _chosen = config.CACHE_DIR
 if not _chosen:  # unless NUMBA_CACHE_DIR is set
     config.CACHE_DIR = str(_here / "__pycache__" / f"compiled-{_digest}")
 
-from . import folded, model, moments, random, steps  # noqa: E402
+from . import finite, folded, model, moments, random, servers, steps  # noqa: E402
 
 config.CACHE_DIR = _chosen
 
-__all__ = ["folded", "model", "moments", "random", "steps"]
+__all__ = ["finite", "folded", "model", "moments", "random", "servers", "steps"]

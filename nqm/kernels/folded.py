@@ -62,15 +62,15 @@ def fold(keep, K, summed, squares):
 
 
 @njit(**OPTIONS)
-def run(m, room, seeds, out):
-    """Simulate every seed, client by client; ``out`` is (seeds, 3, T + 1). ``room``: 14 aligned rows to work in."""
+def run(m, room, seeds, ends, out):
+    """Simulate a task for every seed, client by client; see `steps.run`. ``room``: 15 aligned rows to work in."""
     width, N, K, T = m.lam.size, m.clients, m.local_steps, m.schedule.shape[0]
     redrawn_slope = m.redrawn and m.sd_slope_client > 0
     moving = m.sd_slope_time > 0 or redrawn_slope
     state = new_state(m)
     e, update, c, x, h = room[0], room[1], room[2], room[3], room[4]
     keep, summed, squares, white, curve = room[5], room[6], room[7], room[8], room[9]
-    z1, z2, z = room[10], room[11], room[12:14]
+    z1, z2, z, origin = room[10], room[11], room[12:14], room[14]
     scale(curve, 1.0, m.lam)
     order, active = np.arange(N), np.ones(N, dtype=np.bool_)
     drifts = m.memory != NO_MEMORY or m.alpha > 0  # then a client's drift links rounds, and is drawn client by client
@@ -87,13 +87,16 @@ def run(m, room, seeds, out):
     scale(squares, 1.0, m.squares)
 
     for s in range(seeds.size):
-        fold1, fold2 = named(seeds[s], FOLDED)
-        who1, who2 = named(seeds[s], CLIENT)
-        slope1, slope2 = named(seeds[s], SLOPE)
-        pick1, pick2 = named(seeds[s], SAMPLE)
+        fold1, fold2 = named(seeds[s], FOLDED, m.task)
+        who1, who2 = named(seeds[s], CLIENT, m.task)
+        slope1, slope2 = named(seeds[s], SLOPE, m.task)
+        pick1, pick2 = named(seeds[s], SAMPLE, m.task)
         begin(m, seeds[s], state, z1, z2)
-        scale(e, 1.0, m.start)
-        judge(m, e, z1, out[s], 0)
+        scale(e, 1.0, ends[s])
+        scale(origin, 1.0, e)
+        if not judge(m, e, origin, z1, out[s], 0):
+            fill(out[s], np.inf)
+            continue
 
         for t in range(T):
             p = m.schedule[t]
@@ -180,13 +183,14 @@ def run(m, room, seeds, out):
                     white[d] = m.sampled * (summed[d] * summed[d] * var_white + squares[d] * m.sd_noise**2)
             for d in range(width):
                 e[d] = fma(share, fma(m.step * math.sqrt(white[d]), z1[d], update[d]), e[d])
-            if not judge(m, e, z1, out[s], t + 1):
+            if not judge(m, e, origin, z1, out[s], t + 1):
                 fill(out[s, :, t + 1 :], np.inf)
                 break
+        scale(ends[s], 1.0, e)
 
 
 @njit(**OPTIONS)
-def run_average(m, gain, pull, sd, seeds, out):
+def run_average(m, gain, pull, sd, seeds, ends, out):
     """The same when clients act only through their average, and a running sum is all the memory there is.
 
     ``m`` is then one client with 1/S of the variance. Lanes are seeds, so that even a small problem fills the vectors:
@@ -194,11 +198,12 @@ def run_average(m, gain, pull, sd, seeds, out):
     """
     T, n = m.schedule.shape[0], m.dim
     e, total, stays = np.empty((n, LANES)), np.empty((n, LANES)), np.empty((n, LANES))
+    rows, tasks = out.shape[1], m.task_lam.shape[0]
     z1, z2 = np.empty(LANES), np.empty(LANES)
     seed1, seed2 = np.empty(LANES, dtype=np.uint64), np.empty(LANES, dtype=np.uint64)
     k1, k2 = np.empty(LANES, dtype=np.uint64), np.empty(LANES, dtype=np.uint64)
     # Eight rounds are kept back and written together: a seed's curve is then filled a cache line at a time.
-    curves = np.empty((8, 3, LANES))
+    curves = np.empty((8, rows, LANES))
     width = m.lam.size
     one, none, unused = np.empty((1, width)), np.empty((1, width)), np.empty((1, width))
     b1, b2 = np.empty(width), np.empty(width)
@@ -208,18 +213,17 @@ def run_average(m, gain, pull, sd, seeds, out):
         lanes = (count + 7) // 8 * 8
         for b in range(lanes):
             seed = seeds[block + min(b, count - 1)]
-            seed1[b], seed2[b] = named(seed, FOLDED)
+            seed1[b], seed2[b] = named(seed, FOLDED, m.task)
             draw_clients(m, seed, one, none, unused, b1, b2)
             for d in range(n):
                 stays[d, b] = one[0, d]
-                e[d, b] = m.start[d]
+                e[d, b] = ends[block + min(b, count - 1), d]
                 total[d, b] = 0.0
         for t in range(T + 1):
             g, excess, distance = curves[t % 8, 0], curves[t % 8, 1], curves[t % 8, 2]
-            for b in range(lanes):
-                g[b] = 0.0
-                excess[b] = 0.0
-                distance[b] = 0.0
+            for r in range(rows):
+                for b in range(lanes):
+                    curves[t % 8, r, b] = 0.0
             if t > 0:
                 for b in range(lanes):
                     a1, a2 = absorb(seed1[b], seed2[b], U(t))
@@ -246,8 +250,21 @@ def run_average(m, gain, pull, sd, seeds, out):
                     g[b] = fma(l2, v, g[b])
                     excess[b] = fma(l1, v, excess[b])
                     distance[b] = fma(l0, v, distance[b])
+                if tasks > 0:
+                    moved = curves[t % 8, 3]
+                    for b in range(lanes):
+                        v = e[d, b] - ends[block + min(b, count - 1), d]
+                        moved[b] = fma(v, v, moved[b])
+                    for j in range(tasks):
+                        other, half, away = curves[t % 8, 4 + j], 0.5 * m.task_lam[j, d], m.task_away[j, d]
+                        for b in range(lanes):
+                            v = e[d, b] + away
+                            other[b] = fma(half * v, v, other[b])
             if t % 8 == 7 or t == T:
                 for b in range(count):
-                    for i in range(3):
+                    for i in range(rows):
                         for r in range(t % 8 + 1):
                             out[block + b, i, t - t % 8 + r] = curves[r, i, b]
+        for b in range(count):
+            for d in range(n):
+                ends[block + b, d] = e[d, b]

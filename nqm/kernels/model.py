@@ -20,8 +20,9 @@ class Model(NamedTuple):
 
     lam: Array
     lam_sq: Array
+    task_lam: Array  # (tasks, width) for a sequence of tasks, else (0, width): the eigenvalues of each
+    task_away: Array  # and this task's optimum as seen from each
     counts: Array  # 1 where lam > 0, for distances
-    start: Array
     loss_shared: Array
     keep: Array  # a = 1 - step (follow lam + prox), without slopes
     summed: Array  # 1 + a + ... + a^(K-1)
@@ -31,6 +32,7 @@ class Model(NamedTuple):
     schedule: Array  # (T, 4): first, middle, previous, current
     rows: Array  # (T, T) for a table, else (0, 0)
     memory: int
+    task: int
     dim: int
     clients: int
     sampled: int
@@ -147,12 +149,24 @@ def remember(kind, p, t, x, h, total, first, previous, past, row):
 
 
 @njit(**INLINE)
-def judge(m, e, square, out, t):
-    """Write down round t; False once a number is no longer finite. ``square`` is room for e^2."""
+def judge(m, e, origin, square, out, t):
+    """Write down round t; False once a number is no longer finite. ``square`` is room for e^2.
+
+    Rows: squared gradient norm, excess loss, squared distance; in a sequence also how far w has moved
+    from ``origin`` (squared), and the excess loss of every task.
+    """
     for d in range(e.size):
         square[d] = e[d] * e[d]
     g, excess, distance = dot(m.lam_sq, square), 0.5 * dot(m.lam, square), dot(m.counts, square)
     out[0, t], out[1, t], out[2, t] = g, excess, distance
+    if m.task_lam.shape[0] > 0:
+        for d in range(e.size):
+            square[d] = e[d] - origin[d] if d < m.dim else 0.0
+        out[3, t] = dot(square, square)
+        for j in range(m.task_lam.shape[0]):
+            for d in range(e.size):
+                square[d] = (e[d] + m.task_away[j, d]) ** 2
+            out[4 + j, t] = 0.5 * dot(m.task_lam[j], square)
     return np.isfinite(g) and np.isfinite(excess) and np.isfinite(distance)
 
 
@@ -209,8 +223,8 @@ def begin(m, seed, state, z1, z2):
 @njit(**INTERNAL)
 def draw_clients(m, seed, stays, own_loss, slope, z1, z2):
     """What stays with each client: drift, its own mean information loss, slope."""
-    who1, who2 = named(seed, CLIENT)
-    common1, common2 = named(seed, COMMON)
+    who1, who2 = named(seed, CLIENT, m.task)
+    common1, common2 = named(seed, COMMON, m.task)
     fill(stays, 0.0)
     fill(slope, 0.0)
     for i in range(m.clients):

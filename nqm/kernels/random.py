@@ -56,6 +56,7 @@ G, M1, M2, START1, START2 = draws.G, draws.M1, draws.M2, draws.START1, draws.STA
 # Plain integers, because a compiled loop can't use an enum as an unsigned word.
 CLIENT, COMMON, TIME = U(Purpose.CLIENT), U(Purpose.COMMON), U(Purpose.TIME)
 SLOPE, NOISE, SAMPLE, FOLDED = U(Purpose.SLOPE), U(Purpose.NOISE), U(Purpose.SAMPLE), U(Purpose.FOLDED)
+DATA, PICK, MEMORY = U(Purpose.DATA), U(Purpose.PICK), U(Purpose.MEMORY)
 
 
 @njit(**INLINE)
@@ -72,11 +73,11 @@ def absorb(k1, k2, value):
 
 
 @njit(**INLINE)
-def named(seed, purpose):
-    """The key of (seed, purpose, task 0), still to be extended by round and client."""
+def named(seed, purpose, task):
+    """The key of (seed, purpose, task), still to be extended by round and client."""
     k1, k2 = absorb(START1, START2, seed)
     k1, k2 = absorb(k1, k2, purpose)
-    return absorb(k1, k2, U(0))
+    return absorb(k1, k2, U(task))
 
 
 @njit(**INLINE)

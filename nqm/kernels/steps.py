@@ -40,10 +40,11 @@ from .random import (
 
 
 @njit(**OPTIONS)
-def run(m, room, seeds, out):
-    """Simulate every seed; ``out`` is (seeds, 3, T + 1): squared gradient norm, excess loss, squared distance.
+def run(m, room, seeds, ends, out):
+    """Simulate a task for every seed, from e = ``ends`` on, where its last e is left.
 
-    ``room``: 11 rows to work in, aligned by the caller, because the compiler's own arrays need not be.
+    ``out`` is (seeds, rows, T + 1): what `judge` writes. ``room``: 12 rows to work in, aligned by the caller, because
+    the compiler's own arrays need not be.
     """
     width, N, K, T = m.lam.size, m.clients, m.local_steps, m.schedule.shape[0]
     redrawn_slope = m.redrawn and m.sd_slope_client > 0
@@ -51,6 +52,7 @@ def run(m, room, seeds, out):
     state = new_state(m)
     e, update, c, x, h = room[0], room[1], room[2], room[3], room[4]
     z1, z2, local, push, keep, curve = room[5], room[6], room[7], room[8], room[9], room[10]
+    origin = room[11]
     scale(curve, 1.0, m.lam)
     order, active = np.arange(N), np.ones(N, dtype=np.bool_)
     # A client that isn't at work still drifts, and that matters only if somebody will remember.
@@ -61,15 +63,18 @@ def run(m, room, seeds, out):
     scale(keep, 1.0, m.keep)
 
     for s in range(seeds.size):
-        time1, time2 = named(seeds[s], TIME)
-        noise1, noise2 = named(seeds[s], NOISE)
-        who1, who2 = named(seeds[s], CLIENT)
-        common1, common2 = named(seeds[s], COMMON)
-        slope1, slope2 = named(seeds[s], SLOPE)
-        pick1, pick2 = named(seeds[s], SAMPLE)
+        time1, time2 = named(seeds[s], TIME, m.task)
+        noise1, noise2 = named(seeds[s], NOISE, m.task)
+        who1, who2 = named(seeds[s], CLIENT, m.task)
+        common1, common2 = named(seeds[s], COMMON, m.task)
+        slope1, slope2 = named(seeds[s], SLOPE, m.task)
+        pick1, pick2 = named(seeds[s], SAMPLE, m.task)
         begin(m, seeds[s], state, z1, z2)
-        scale(e, 1.0, m.start)
-        judge(m, e, z1, out[s], 0)
+        scale(e, 1.0, ends[s])
+        scale(origin, 1.0, e)
+        if not judge(m, e, origin, z1, out[s], 0):
+            fill(out[s], np.inf)
+            continue
 
         for t in range(T):
             p = m.schedule[t]
@@ -158,6 +163,7 @@ def run(m, room, seeds, out):
 
             for d in range(width):
                 e[d] = fma(share, update[d], e[d])
-            if not judge(m, e, z1, out[s], t + 1):
+            if not judge(m, e, origin, z1, out[s], t + 1):
                 fill(out[s, :, t + 1 :], np.inf)
                 break
+        scale(ends[s], 1.0, e)

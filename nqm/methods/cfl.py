@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..check import fail
+from ..federation import Federation
 from ..schedule import Schedule, Table, Weights, as_weights, for_rounds
 from .fedavg import FedAvg
 
@@ -51,6 +52,6 @@ class CL(CFL):
 
     name: ClassVar[str] = "cl"
 
-    def check_federation(self, clients: int) -> None:
-        if clients != 1:
-            raise fail("federation.clients", clients, "must be 1 for method.name = 'cl'")
+    def check_federation(self, federation: Federation) -> None:
+        if federation.clients != 1:
+            raise fail("federation.clients", federation.clients, "must be 1 for method.name = 'cl'")

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
 
 from ..check import number
-from .base import Array, Linear, Method
+from .base import Array, Linear, Method, Round
+
+if TYPE_CHECKING:
+    from ..finite import FiniteRound
 
 
 @dataclass(frozen=True)
@@ -21,14 +26,24 @@ class FedAvg(Method):
         super().__post_init__()
         object.__setattr__(self, "server_lr", number("method.server_lr", self.server_lr, 0.0, open_low=True))
 
-    def local_step(self, w: Array, start: Array, gradient: Callable[[Array], Array], local_steps: int) -> Array:
-        return w - self.lr * gradient(w)
+    def local_step(self, v: Array, r: Round, gradient: Callable[[Array], Array]) -> Array:
+        return v - self.lr * gradient(v)
 
-    def server_step(self, w: Array, update: Array) -> Array:
-        return w + self.server_lr * update
+    def server_step(self, r: Round, update: Array) -> Array:
+        return r.w + self.server_lr * update
 
     def linear(self, local_steps: int) -> Linear:
         return Linear(step=self.lr, follow=1.0, prox=0.0, server=self.server_lr)
+
+    def finite_round(self, r: FiniteRound) -> Array:
+        """On a finite sum every local step looks at one sample."""
+        updates = []
+        for i in range(r.clients):
+            v = r.w
+            for j in r.draws(i):
+                v = v - self.lr * r.component(i, j, v)
+            updates.append(v - r.w)
+        return r.w + self.server_lr * np.mean(updates, axis=0)
 
 
 @dataclass(frozen=True)
@@ -42,8 +57,8 @@ class FedProx(FedAvg):
         super().__post_init__()
         object.__setattr__(self, "prox", number("method.prox", self.prox, 0.0))
 
-    def local_step(self, w: Array, start: Array, gradient: Callable[[Array], Array], local_steps: int) -> Array:
-        return w - self.lr * (gradient(w) + self.prox * (w - start))
+    def local_step(self, v: Array, r: Round, gradient: Callable[[Array], Array]) -> Array:
+        return v - self.lr * (gradient(v) + self.prox * (v - r.start))
 
     def linear(self, local_steps: int) -> Linear:
         return super().linear(local_steps)._replace(prox=self.prox)

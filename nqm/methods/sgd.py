@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .base import Array, Linear, Method
+from .base import Array, Linear, Method, Round
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class SGD(Method):
 
     name: ClassVar[str] = "sgd"
 
-    def local_step(self, w: Array, start: Array, gradient: Callable[[Array], Array], local_steps: int) -> Array:
-        return w - self.lr / local_steps * gradient(start)
+    def local_step(self, v: Array, r: Round, gradient: Callable[[Array], Array]) -> Array:
+        return v - self.lr / r.federation.local_steps * gradient(r.start)
 
     def linear(self, local_steps: int) -> Linear:
         return Linear(step=self.lr / local_steps, follow=0.0, prox=0.0, server=1.0)
