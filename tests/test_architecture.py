@@ -15,7 +15,7 @@ ALLOWED = {
     "theory": {"nqm", "theory"},
     "plots": {"nqm", "theory", "plots"},
     "deep": {"nqm", "theory", "deep"},
-    "benchmarks": {"nqm", "theory", "benchmarks"},
+    "benchmarks": {"nqm", "theory", "deep", "benchmarks"},
 }
 OURS = set(ALLOWED) | {"driftproof"}
 
