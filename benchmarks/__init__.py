@@ -1,9 +1,10 @@
 """Speed as ratios within one run: to an honest NumPy yardstick, and to the random numbers that sampling needs.
 
-`driftproof bench` prints what `run` measures. Times are medians. Machines are shared and noisy: quote ratios.
+`driftproof bench` prints what `run` measures; `peers` does the same work in other libraries, `growth` finds how cost
+grows, and `page` writes both down. Times are medians. Machines are shared and noisy: quote ratios.
 """
 
 from .measure import run
-from .report import show
+from .report import show, show_growth, show_peers
 
-__all__ = ["run", "show"]
+__all__ = ["run", "show", "show_growth", "show_peers"]

@@ -7,6 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from .page import GROWTH_COLUMNS, PEER_COLUMNS, TEXT_COLUMNS, growth_rows, peer_rows
+
 
 def show(result: dict[str, Any], console: Console) -> None:
     """Print everything that `benchmarks.run` found."""
@@ -45,6 +47,30 @@ def show(result: dict[str, Any], console: Console) -> None:
         word = "[green]reached[/]" if aim["reached"] else "[yellow]not reached[/]"
         aims.add_row(aim["aim"], f"{aim['value']:.3g}", f"{aim['target']:g}", word)
     console.print(aims)
+
+
+def show_peers(result: dict[str, Any], console: Console) -> None:
+    """Print what `benchmarks.peers.run` found."""
+    shapes = "; ".join(
+        f"{name}: n = {w['dim']}, N = {w['clients']}, K = {w['local_steps']}, T = {w['rounds']}"
+        for name, w in result["works"].items()
+    )
+    title = "FedAvg with client drift and step noise; time of a round of one seed, one core"
+    console.print(_plain(title, PEER_COLUMNS, peer_rows(result), caption=shapes))
+
+
+def show_growth(rows: list[dict[str, Any]], console: Console) -> None:
+    """Print what `benchmarks.growth.run` found."""
+    console.print(_plain("Exponents of cost, 95 %", GROWTH_COLUMNS, growth_rows(rows)))
+
+
+def _plain(title: str, columns: tuple[str, ...], rows: list[list[str]], caption: str | None = None) -> Table:
+    table = Table(title=title, caption=caption)
+    for column in columns:
+        table.add_column(column.replace("`", ""), justify="left" if column in TEXT_COLUMNS else "right")
+    for row in rows:
+        table.add_row(*(cell.replace("`", "") for cell in row))
+    return table
 
 
 def _cell(row: dict[str, Any]) -> str:
