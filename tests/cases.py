@@ -6,7 +6,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nqm import CFL, CL, SGD, Clients, Drift, Experiment, FedAvg, Federation, FedProx, Quadratic, draw_clients
+from nqm import (
+    CFL,
+    CL,
+    SGD,
+    CFlag,
+    Clients,
+    Drift,
+    Experiment,
+    FedAvg,
+    FedAvgM,
+    Federation,
+    FedEve,
+    FedOpt,
+    FedProx,
+    FedTrack,
+    Method,
+    MimeLite,
+    Quadratic,
+    Scaffold,
+    Special,
+    SpecialC,
+    draw_clients,
+)
 from theory.weights import lemma_b4, thm_49
 
 ROUNDS = 60
@@ -17,26 +39,28 @@ PROBLEM = Quadratic(dim=5, mu=1.0, L=8.0, w0=0.4)
 class Case:
     drift: Drift
     federation: Federation
-    method: FedAvg | SGD
+    method: Method
+    problem: Quadratic = PROBLEM
 
     @property
     def experiment(self) -> Experiment:
-        return Experiment(PROBLEM, self.drift, self.federation, self.method)
+        return Experiment(self.problem, self.drift, self.federation, self.method)
 
     @property
     def parts(self) -> tuple:
-        return PROBLEM, self.drift, self.federation, self.method
+        return self.problem, self.drift, self.federation, self.method
 
     @property
-    def clients(self) -> Clients | None:
+    def clients(self) -> list[Clients] | None:
         """The clients to condition on, where the moments close only given the clients."""
-        if self.drift.client_slope > 0 and not self.drift.fresh and not self.federation.stateless:
-            return draw_clients(PROBLEM, self.drift, self.federation, seed=1)
+        f = self.federation
+        if self.drift.client_slope > 0 and not self.drift.fresh and not f.stateless and not f.samples:
+            return [draw_clients(self.problem, self.drift, f, seed=1, task=k + 1) for k in range(f.tasks)]
         return None
 
 
-def federation(clients: int = 6, sampled: int | None = None, steps: int = 3, **kwargs) -> Federation:
-    return Federation(clients, sampled, local_steps=steps, rounds=ROUNDS, **kwargs)
+def federation(clients: int = 6, sampled: int | None = None, steps: int = 3, tasks: int = 1, **kwargs) -> Federation:
+    return Federation(clients, sampled, local_steps=steps, rounds=ROUNDS // tasks, tasks=tasks, **kwargs)
 
 
 BASE = {"client": 0.7, "time": 5.0, "noise": 0.3}
@@ -121,3 +145,85 @@ SAMPLED_ONLY = {
     ),
 }
 """Remembered slopes have no closed recursion: these run by sampling only."""
+
+SHIFTED = Quadratic(dim=5, mu=1.0, L=8.0, w0=0.4, task_shift=6.0)
+OWN_SPECTRA = Quadratic(
+    dim=3, mu=1.0, L=8.0, w0=0.4, tasks=({}, {"spectrum": (0.5, 0.5, 5.0), "b": (1.0, -1.0, 0.3)}, {"L": 3.0})
+)
+CORRELATED_DRIFT = BASE | {"overlap": 1.0, "correlation": 0.6}
+SLOPES = BASE | {"client_slope": 0.05}
+
+SERVERS = {
+    "fedavgm, sampled": Case(Drift(**BASE), federation(6, 3), FedAvgM(0.05, momentum=0.6)),
+    "fedavgm, ar(1), overlap, sampled": Case(
+        Drift(**CORRELATED_DRIFT), federation(6, 2), FedAvgM(0.05, server_lr=0.7, momentum=0.5)
+    ),
+    "mimelite, fresh clients": Case(Drift(**BASE, fresh=True), federation(6, 3), MimeLite(0.05, momentum=0.6)),
+    "mimelite, ar(1), sampled": Case(Drift(**CORRELATED_DRIFT), federation(6, 3), MimeLite(0.05, momentum=0.6)),
+    "mimelite, client slope": Case(Drift(**SLOPES), federation(6), MimeLite(0.05, momentum=0.6)),
+    "scaffold": Case(Drift(**BASE), federation(6), Scaffold(0.05, server_lr=0.9)),
+    "scaffold, client slope": Case(Drift(**SLOPES), federation(4), Scaffold(0.05)),
+    "fedeve, given gain, sampled": Case(Drift(**BASE), federation(6, 3), FedEve(0.03, gain=0.4)),
+    "fedeve, given gain, no prediction": Case(Drift(**BASE), federation(6), FedEve(0.05, gain=0.7, predict=False)),
+    "fedavg, tasks, overlap, sampled": Case(
+        Drift(**BASE, overlap=1.0), federation(6, 3, tasks=2), FedAvg(0.05), SHIFTED
+    ),
+    "fedavg, tasks, client slope": Case(Drift(**SLOPES), federation(6, 3, tasks=2), FedAvg(0.05), SHIFTED),
+    "fedprox, tasks with spectra of their own": Case(Drift(**BASE), federation(tasks=3), FedProx(0.05), OWN_SPECTRA),
+    "cfl, tasks": Case(Drift(**BASE, **LOSS), federation(6, 3, tasks=2), CFL(0.05), SHIFTED),
+    "special, tasks, sampled": Case(Drift(**BASE), federation(6, 3, tasks=3), Special(0.05, prox=0.2), SHIFTED),
+    "special, tasks, client slope": Case(Drift(**SLOPES), federation(6, tasks=2), Special(0.05), SHIFTED),
+    "special-c, tasks, ar(1)": Case(
+        Drift(**CORRELATED_DRIFT), federation(6, 3, tasks=2), SpecialC(0.05, prox=0.05), SHIFTED
+    ),
+}
+"""Servers that keep something, and sequences of tasks: these too have exact expectations."""
+
+GAUSSIAN |= {
+    "mimelite, fresh clients",
+    "mimelite, client slope",
+    "scaffold",
+    "scaffold, client slope",
+    "fedeve, given gain, no prediction",
+    "fedprox, tasks with spectra of their own",
+    "special, tasks, client slope",
+}
+
+UNEXPECTED = {
+    "fedopt": Case(Drift(**BASE), federation(6, 3), FedOpt(0.05)),
+    "fedopt, tasks, slopes": Case(Drift(**SLOPES), federation(6, 3, tasks=2), FedOpt(0.05), SHIFTED),
+    "scaffold, sampled, slopes": Case(Drift(**SLOPES), federation(6, 3), Scaffold(0.05)),
+    "special, sampled, slopes": Case(Drift(**SLOPES), federation(6, 3, tasks=2), Special(0.05), SHIFTED),
+    "mimelite, moving slopes": Case(Drift(**BASE, time_slope=0.1), federation(6, 3), MimeLite(0.05, momentum=0.6)),
+    "fedeve, slopes": Case(Drift(**SLOPES), federation(6, 3), FedEve(0.03)),
+    "fedavg, pooled": Case(Drift(**SLOPES), federation(6, 3, cohort="pooled"), FedAvg(0.05)),
+    "fedavg, dealt": Case(Drift(**SLOPES), federation(6, 3, cohort="dealt"), FedAvg(0.05)),
+}
+"""Foldable, but without a closed recursion: `steps` and `collapsed` only."""
+
+KALMAN = {
+    f"fedeve, {kind}": Case(Drift(**BASE), federation(10, 5), FedEve(0.03, variances=kind))
+    for kind in ("paper", "raw", "corrected", "oracle")
+}
+"""Random gains: `expect` offers a mean field."""
+
+FINITE = Drift(client=0.7, client_slope=0.05, sample=1.0, sample_slope=0.1)
+BENT = Quadratic(dim=5, mu=1.0, L=8.0, w0=0.4, task_shift=6.0, gradient_bound=3.0)
+STEPS_ONLY = {
+    "fedavg, bounded gradients": Case(Drift(**SLOPES), federation(6, 3), FedAvg(0.05), BENT),
+    "sgd, bounded gradients": Case(Drift(**BASE), federation(6, 3), SGD(0.05), BENT),
+    "special, bounded gradients": Case(Drift(**BASE), federation(6, 3, tasks=2), Special(0.05), BENT),
+    "special-c, bounded gradients": Case(Drift(**BASE), federation(6, 3, tasks=2), SpecialC(0.05), BENT),
+    "fedavg, finite sum": Case(FINITE, federation(4, tasks=2, samples=5), FedAvg(0.02, server_lr=0.9), SHIFTED),
+    "fedtrack": Case(FINITE, federation(4, tasks=2, samples=5), FedTrack(0.02), SHIFTED),
+    "cflag": Case(FINITE, federation(4, tasks=3, samples=5), CFlag(0.02, memory=3), SHIFTED),
+    "cflag, own spectra": Case(FINITE, federation(3, tasks=3, samples=4), CFlag(0.02, memory=4), OWN_SPECTRA),
+    **{
+        f"cflag, {adapt}, {form}": Case(
+            FINITE, federation(4, tasks=2, samples=5), CFlag(0.02, memory=3, adapt=adapt, form=form, L=12.0), SHIFTED
+        )
+        for adapt in ("average", "worst")
+        for form in ("derived", "printed")
+    },
+}
+"""Not linear, or random in which sample is looked at: `reference` and `steps`."""

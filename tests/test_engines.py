@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from cases import CASES, GAUSSIAN, PROBLEM, ROUNDS, SAMPLED_ONLY, Case
+from cases import CASES, GAUSSIAN, KALMAN, PROBLEM, ROUNDS, SAMPLED_ONLY, SERVERS, STEPS_ONLY, UNEXPECTED, Case
 
 import nqm
 from nqm import InvalidInput, expect, simulate
@@ -26,6 +26,11 @@ def whitened(difference: np.ndarray, covariance: np.ndarray) -> np.ndarray:
     return (vectors[:, keep].T @ difference) / np.sqrt(values[keep])
 
 
+def flat(values: np.ndarray) -> np.ndarray:
+    """(seeds, task, round) as (seeds, all rounds)."""
+    return values.reshape(len(values), -1)
+
+
 def check_law(samples: np.ndarray, exact: np.ndarray) -> None:
     """Sample means (seeds, rounds) against exact ones.
 
@@ -40,17 +45,21 @@ def check_law(samples: np.ndarray, exact: np.ndarray) -> None:
     assert np.abs(difference / np.sqrt(np.diag(covariance))).max() <= 5
 
 
-@all_cases(CASES | SAMPLED_ONLY)
+@all_cases(CASES | SAMPLED_ONLY | SERVERS | UNEXPECTED | KALMAN | STEPS_ONLY)
 class TestSamePath:
     """`reference` and `steps` take the same named draws."""
 
     def test_reference_is_steps(self, case: Case) -> None:
         short = dataclasses.replace(case.federation, rounds=12)
-        arguments = (PROBLEM, case.drift, short, case.method)
+        arguments = (case.problem, case.drift, short, case.method)
         slow = simulate(*arguments, seeds=[3, 11], engine="reference", clients=case.clients)
         fast = simulate(*arguments, seeds=[3, 11], engine="steps", clients=case.clients)
-        for curve in CURVES:
+        for curve in (*CURVES, *(("moved_sq", "loss_of_task") if case.federation.tasks > 1 else ())):
+            assert np.isfinite(slow[curve]).all()
             np.testing.assert_allclose(fast[curve], slow[curve], rtol=1e-10)
+        for trace in case.method.traces:  # differences of nearly equal numbers: against the size of the curve
+            size = float(np.nanmax(np.abs(slow[trace])))
+            np.testing.assert_allclose(fast[trace], slow[trace], rtol=1e-9, atol=1e-10 * size)
 
 
 @pytest.mark.parametrize("engine", ["steps", "collapsed"])
@@ -60,17 +69,21 @@ class TestSameLaw:
     def compare(self, case: Case, engine: str, seeds: int) -> None:
         exact = expect(*case.parts, clients=case.clients)
         paths = simulate(*case.parts, seeds=seeds, engine=engine, clients=case.clients)
-        for curve in CURVES:
-            check_law(paths[curve].values[:, 1:], exact[curve].values[1:])
+        several = case.federation.tasks > 1
+        for curve in (*CURVES, *(("moved_sq",) if several else ())):
+            check_law(flat(paths[curve].values[..., 1:]), flat(exact[curve].values[None, ..., 1:])[0])
+        if several:
+            last = paths["loss_of_task"].values[..., -1, :], exact["loss_of_task"].values[None, ..., -1, :]
+            check_law(flat(last[0]), flat(last[1])[0])
         if exact.attrs["law"] == "gaussian":
-            check_law(paths["grad_norm"].values[:, 1:], exact["grad_norm"].values[1:])
+            check_law(flat(paths["grad_norm"].values[..., 1:]), flat(exact["grad_norm"].values[None, ..., 1:])[0])
 
-    @all_cases(CASES)
+    @all_cases(CASES | SERVERS)
     def test_law(self, case: Case, engine: str) -> None:
         self.compare(case, engine, 2_500)
 
     @pytest.mark.slow
-    @all_cases(CASES)
+    @all_cases(CASES | SERVERS)
     def test_law_with_many_seeds(self, case: Case, engine: str) -> None:
         self.compare(case, engine, 100_000)
 
@@ -88,14 +101,14 @@ class TestSameLaw:
             assert abs(z) < 5
 
 
-@all_cases(SAMPLED_ONLY)
+@all_cases(SAMPLED_ONLY | UNEXPECTED | KALMAN)
 def test_sampling_engines_agree_where_there_is_no_exact_one(case: Case) -> None:
     """6,000 seeds each of two independent samples; whitened two-sample z."""
     clients = case.clients
     one = simulate(*case.parts, seeds=6_000, engine="steps", clients=clients)
     two = simulate(*case.parts, seeds=range(10_000, 16_000), engine="collapsed", clients=clients)
     for curve in CURVES:
-        a, b = one[curve].values[:, 1:], two[curve].values[:, 1:]
+        a, b = flat(one[curve].values[..., 1:]), flat(two[curve].values[..., 1:])
         z = whitened(a.mean(0) - b.mean(0), np.cov(a.T) / len(a) + np.cov(b.T) / len(b))
         assert np.sqrt(np.mean(z**2)) <= 1.3
         assert np.abs(z).max() <= 5
@@ -115,7 +128,7 @@ def test_compiled_moments_are_the_numpy_ones(case: Case) -> None:
         np.testing.assert_allclose(fast[curve], plain[curve], rtol=1e-11, atol=1e-14)
 
 
-@all_cases(CASES)
+@all_cases(CASES | SERVERS)
 def test_a_grid_of_rates_is_its_rates_one_by_one(case: Case) -> None:
     rates = [0.01, 0.05]
     grid = expect(*case.parts, lr=rates, clients=case.clients)
@@ -134,9 +147,10 @@ def test_expect_conditions_on_the_seeds_clients_and_says_so() -> None:
     np.testing.assert_array_equal(alone["grad_norm_sq"], given["grad_norm_sq"])
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", CASES | SERVERS)
 def test_expect_says_where_it_is_not_exact(name: str) -> None:
-    law = expect(*CASES[name].parts, clients=CASES[name].clients, norm=False).attrs["law"]
+    case = (CASES | SERVERS)[name]
+    law = expect(*case.parts, clients=case.clients, norm=False).attrs["law"]
     assert (law == "gaussian") == (name in GAUSSIAN)
     assert law == "gaussian" or "closures" in law
 
