@@ -9,6 +9,7 @@ import json
 import math
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from theory.claims import Row
 
 CURVES = ("grad_norm_sq", "grad_norm", "excess_loss", "distance_sq")
+SHOWN_FAILURES = 5
 
 
 class OneLineErrors(TyperGroup):
@@ -90,9 +92,24 @@ SAMPLE = (
     "    local_steps = 10",
     "    rounds = 500",
     "    [method]",
-    '    name = "cfl"       # or sgd, fedavg, fedprox, cl',
+    '    name = "cfl"       # or fedavg, fedprox, scaffold, special, fedeve, ...: examples/',
     "    lr = 0.05",
     '    weights = "lemma-b.4"',
+)
+
+GRID_SAMPLE = (
+    "",
+    "A sample GRID.toml (ready to run: examples/sweep.toml; all there is: docs/sweeps.md):",
+    '    engine = "expect"           # or steps, collapsed, reference',
+    "    [base.drift]                # the tables of an experiment",
+    "    time = 100.0",
+    "    [base.federation]",
+    "    rounds = 100",
+    "    [base.method]",
+    '    name = "fedavg"',
+    "    [grid]                      # every combination",
+    '    "drift.client" = [0.01, 1.0]',
+    '    "method.lr" = [0.001, 0.01]',
 )
 
 app = typer.Typer(
@@ -121,6 +138,7 @@ OutFile = Annotated[
 ]
 OutFolder = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the files go.")]
 Listed = Annotated[bool, typer.Option("--list", help="Only list what there is.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Make everything anew, whatever the folder holds.")]
 
 
 def _whole(text: str) -> int:
@@ -166,13 +184,17 @@ def expect(experiment: ExperimentFile, out: OutFile = None, as_json: Json = Fals
     if out:
         nqm.save(data, out)
     if as_json:
-        _print_json(_curves(data) | {"diverged_at": _round(int(data["diverged_at"])), "notes": _notes(data)})
+        _print_json(_curves(data) | {"diverged_at": _rounds(data["diverged_at"].values), "notes": _notes(data)})
         return
     console = _console()
     console.print(f"[bold]Exact expectations[/bold] · {_describe(e)}", highlight=False)
-    _show_curves(console, {name: data[name].values for name in CURVES})
-    _show_ending(console, e, [int(data["diverged_at"])], data, out)
-    if int(data["diverged_at"]) < 0:
+    if e.federation.tasks > 1:
+        _show_tasks(console, data)
+    else:
+        _show_curves(console, {name: data[name].values for name in CURVES})
+    ended = data["diverged_at"].values.ravel()
+    _show_ending(console, e, ended.tolist(), data, out)
+    if (ended < 0).all():
         _hint(console, f"driftproof simulate {experiment}", "draws sample paths beside these curves")
 
 
@@ -213,7 +235,7 @@ def simulate(
     if out:
         nqm.save(data, out)
     mean, error = _over_seeds(data)
-    ended = [int(t) for t in data["diverged_at"].values]
+    ended = data["diverged_at"].values.max(axis=-1) if e.federation.tasks > 1 else data["diverged_at"].values
     if as_json:
         _print_json(
             _curves(data)
@@ -221,7 +243,7 @@ def simulate(
                 "seeds": data["seed"].values.tolist(),
                 "mean": {name: _plain(values) for name, values in mean.items()},
                 "standard_error": {name: _plain(values) for name, values in error.items()},
-                "diverged_at": [_round(t) for t in ended],
+                "diverged_at": _rounds(data["diverged_at"].values),
                 "notes": _notes(data),
             }
         )
@@ -232,9 +254,14 @@ def simulate(
         highlight=False,
     )
     mean.pop("grad_norm_sq")  # four columns with errors are too wide for a terminal
-    _show_curves(console, mean, error)
-    _show_ending(console, e, ended, data, out)
-    if not Plan(e).slopes:  # with slopes, expect may have to condition on clients, or to refuse
+    if e.federation.tasks > 1:
+        _show_tasks(console, data)
+    else:
+        _show_curves(console, mean, error)
+    _show_ending(console, e, ended.tolist(), data, out)
+    plan = Plan.of_tasks(e)[0]
+    exact = e.method.rule == "linear" and not e.federation.samples and e.problem.gradient_bound is None
+    if exact and not plan.slopes:  # with slopes, expect may have to condition on clients, or to refuse
         _hint(console, f"driftproof expect {experiment}", "gives the same curves exactly, without sampling")
 
 
@@ -245,6 +272,7 @@ def figures(
     ] = None,
     listed: Listed = False,
     out: OutFolder = Path("out"),
+    fresh: Fresh = False,
 ) -> None:
     """Draw figures of the papers: .png, .pdf and .nc each, and a gallery index.html."""
     from plots import gallery, registry
@@ -254,13 +282,16 @@ def figures(
     if listed:
         return _show_entries(console, chosen)
     _check_folder(out)
-    made = []
+    store = _store(out, fresh)
+    made, kept = [], 0
     with _working("drawing") as say:
         for entry in chosen:
-            made += registry.draw(entry, out, say)
+            kept += registry.is_made(entry, out, store)
+            made += registry.draw(entry, out, say, store)
     made.append(gallery.write(out))
     for path in made:
         console.print(str(path), highlight=False, soft_wrap=True)
+    _show_kept(console, kept, len(chosen))
 
 
 @app.command(epilog=_epilog("Example:  driftproof tables cfl/table-3 --json"))
@@ -289,20 +320,101 @@ def tables(
 
 
 @app.command(epilog=_epilog("Example:  driftproof reproduce --out out, then open out/index.html"))
-def reproduce(out: OutFolder = Path("out")) -> None:
-    """Make every figure and table that needs no GPU, and a gallery of them."""
+def reproduce(out: OutFolder = Path("out"), fresh: Fresh = False) -> None:
+    """Make every figure and table that needs no GPU, and a gallery of them.
+
+    What the folder holds and these sources made is kept, so a second time takes seconds.
+    """
     from plots import gallery, registry
 
     _check_folder(out)
+    store = _store(out, fresh)
     console = _console()
+    figures, tables = registry.find("figure"), registry.find("table")
     with _working("reproducing") as say:
-        for entry in registry.find("figure"):
-            registry.draw(entry, out, say)
-        measured = [(entry, registry.tabulate(entry, out, say)) for entry in registry.find("table")]
+        kept = sum(registry.is_made(entry, out, store) for entry in figures + tables)
+        for entry in figures:
+            registry.draw(entry, out, say, store)
+        measured = [(entry, registry.tabulate(entry, out, say, store)) for entry in tables]
         index = gallery.write(out)
     for entry, data in measured:
         _show_table(console, entry, data)
     console.print(f"\nFigures, data and tables: {index}", highlight=False, soft_wrap=True)
+    _show_kept(console, kept, len(figures) + len(tables))
+
+
+@app.command(
+    epilog=_epilog(
+        "Example:  driftproof sweep examples/sweep.toml --out out, then xarray.open_dataset('out/sweep.nc')",
+        "On a Dask cluster:  driftproof sweep examples/sweep.toml --scheduler tcp://127.0.0.1:8786",
+        "The same command goes on where an interrupted sweep was, and computes only what a longer grid adds.",
+        *GRID_SAMPLE,
+    )
+)
+def sweep(
+    grid: Annotated[
+        Path, typer.Argument(metavar="GRID.toml", show_default=False, help="A base experiment and what varies.")
+    ],
+    jobs: Annotated[
+        int | None,
+        typer.Option(parser=_whole, metavar="N", show_default=False, help="Tasks at once; all cores by default."),
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="tcp://…", show_default=False, help="Run on this Dask cluster instead of this machine."),
+    ] = None,
+    out: OutFolder = Path("out"),
+    fresh: Fresh = False,
+    as_json: Json = False,
+) -> None:
+    """Run a grid of experiments into one dataset, FOLDER/GRID.nc; what is known already is not run again.
+
+    Exit code 0 if every point was run, 1 if some could not be.
+    """
+    from nqm import InvalidInput
+    from nqm.check import integer
+    from nqm.grid import Grid
+    from nqm.sweep import Interrupted
+    from nqm.sweep import sweep as run
+    from nqm.workers import Cluster, Local, Workers
+    from theory import weights
+
+    if jobs is not None and scheduler is not None:
+        raise InvalidInput("--jobs and --scheduler: give one of them; a cluster has its own workers")
+    asked = Grid.from_toml(grid)
+    _check_folder(out)
+    file = out / f"{grid.stem}.nc"
+    where: Workers = (
+        Cluster(scheduler)
+        if scheduler
+        else Local(None if jobs is None else integer("--jobs", jobs, 1), asked.engine, asked.keep)
+    )
+    try:
+        with _counting(asked) as count:
+            summary = run(asked, file, _store(out, fresh), where, weights.named, count)
+    except Interrupted as stopped:
+        again = f"driftproof sweep {grid} --out {out}" + (f" --scheduler {scheduler}" if scheduler else "")
+        print(f"interrupted: {stopped}; go on with: {again}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    if as_json:
+        _print_json(
+            {
+                "file": str(file),
+                "points": summary.points,
+                "computed": summary.computed,
+                "cached": summary.cached,
+                "failed": [{"point": f.point, "error": f.error} for f in summary.failed],
+                "damaged": summary.damaged,
+                "seconds": summary.seconds,
+                "engine_share": summary.engine_share,
+                "busy_share": summary.busy_share,
+                "peak_memory": summary.peak_memory,
+            }
+        )
+    else:
+        _show_sweep(_console(), summary, file)
+    if summary.failed:
+        raise typer.Exit(1)
 
 
 @app.command(
@@ -391,16 +503,57 @@ def audit(
         raise typer.Exit(1)
 
 
-@app.command(epilog=_epilog("Example:  driftproof bench --json > bench.json"))
-def bench(as_json: Json = False) -> None:
+@app.command(
+    epilog=_epilog(
+        "Example:  driftproof bench --json > bench.json",
+        "As a page, in about two minutes:  driftproof bench --out docs/benchmarks.md",
+    )
+)
+def bench(
+    peers: Annotated[bool, typer.Option("--peers", help="The same work in NumPy, PyTorch, JAX and others.")] = False,
+    growth: Annotated[bool, typer.Option("--growth", help="Exponents of cost in n, N, K, T and seeds.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="PAGE.md", help="Write peers and growth as a page in Markdown.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """Time the engines against a vectorised NumPy yardstick and the random-number floor."""
     import benchmarks
 
+    if peers or growth or out:
+        return _bench_elsewhere(peers or out is not None, growth or out is not None, out, as_json)
     with _working("timing") as say:
         result = benchmarks.run(quick=False, progress=say)
     if as_json:
         return _print_json(result)
     benchmarks.show(result, _console())
+
+
+def _bench_elsewhere(peers: bool, growth: bool, out: Path | None, as_json: bool) -> None:
+    import benchmarks
+    import benchmarks.peers
+    from benchmarks.page import markdown
+    from nqm.result import writing
+
+    _check_file(out)
+    result: dict[str, Any] = {}
+    with _working("timing") as say:
+        if peers:
+            result["peers"] = benchmarks.peers.run(progress=say)
+        if growth:
+            result["growth"] = benchmarks.growth.run(progress=say)
+    if out:
+        with writing(out) as temporary:
+            temporary.write_text(markdown(result["peers"], result["growth"]), encoding="utf-8")
+    if as_json:
+        return _print_json(result)
+    console = _console()
+    if peers:
+        benchmarks.show_peers(result["peers"], console)
+    if growth:
+        benchmarks.show_growth(result["growth"], console)
+    if out:
+        console.print(str(out), highlight=False, soft_wrap=True)
 
 
 def _read(path: Path) -> Any:
@@ -422,6 +575,17 @@ def _check_folder(folder: Path) -> None:
             pass
     except OSError as error:
         raise InvalidInput(f"--out {folder}: can't be written to ({error.strerror or error})") from None
+
+
+def _store(out: Path, fresh: bool = False) -> Any:
+    """The store of an output folder; a fresh one is empty, and takes the place of the old piece by piece."""
+    from nqm.store import Store
+
+    return Store(out / ".store", fresh=fresh)
+
+
+def _show_kept(console: Console, kept: int, total: int) -> None:
+    console.print(f"{kept} of {total} unchanged and kept, {total - kept} made.", highlight=False)
 
 
 def _check_file(path: Path | None) -> None:
@@ -464,6 +628,56 @@ def _working(what: str, total: int | None = None) -> Iterator[Callable[[Any], No
         yield step
 
 
+@contextmanager
+def _counting(grid: Any) -> Iterator[Callable[[str, int], None]]:
+    """The progress of a sweep on stderr: done, cached, failed, rate, time left."""
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from nqm.sweep import units
+
+    console = _console(stderr=True)
+    counts = {"done": 0, "cached": 0, "failed": 0}
+    begin = time.monotonic()
+    columns = (SpinnerColumn(), BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        total = units(grid)
+        task = progress.add_task(f"{total} runs", total=total)
+
+        def count(what: str, number: int) -> None:
+            counts[what] += number
+            told = ", ".join(f"{n} {name}" for name, n in counts.items())
+            rate = counts["done"] / max(time.monotonic() - begin, 1e-9)
+            left = total - sum(counts.values())
+            ahead = f", {rate:.3g}/s, {left / rate:.0f} s left" if rate else ""
+            progress.update(task, advance=number, description=f"{told} of {total}{ahead}")
+
+        yield count
+
+
+def _show_sweep(console: Console, summary: Any, file: Path) -> None:
+    from nqm.check import human_size
+    from nqm.grid import label
+
+    s = summary
+    console.print(
+        f"[bold]{s.points} points[/bold]: {s.computed} computed, {s.cached} from the store, {len(s.failed)} failed.",
+        highlight=False,
+    )
+    for name in s.damaged:
+        console.print(f"Damaged, and computed again: {name}", highlight=False, soft_wrap=True)
+    for failure in s.failed[:SHOWN_FAILURES]:
+        console.print(f"Failed: {label(failure.point)}: {failure.error}", highlight=False, soft_wrap=True, markup=False)
+    if len(s.failed) > SHOWN_FAILURES:
+        console.print(f"… and {len(s.failed) - SHOWN_FAILURES} more; the variable error of the file has all.")
+    console.print(
+        f"{s.seconds:.3g} s on {s.slots} workers; inside the engines: {100 * s.engine_share:.0f} % of the processor "
+        f"time, {100 * s.busy_share:.0f} % of the workers' time; peak memory {human_size(s.peak_memory)}.",
+        highlight=False,
+        soft_wrap=True,
+    )
+    console.print(f"All curves: {file}", highlight=False, soft_wrap=True)
+
+
 def _plain(values: Any) -> Any:
     """Numbers as nested lists, with null for what is not finite: JSON knows no infinity."""
     listed = values.tolist() if hasattr(values, "tolist") else values
@@ -476,13 +690,18 @@ def _print_json(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
-def _round(diverged_at: int) -> int | None:
-    return None if diverged_at < 0 else diverged_at
+def _rounds(diverged_at: Any) -> Any:
+    """Rounds of divergence, null for what did not diverge."""
+    listed = diverged_at.tolist() if hasattr(diverged_at, "tolist") else diverged_at
+    if isinstance(listed, list):
+        return [_rounds(x) for x in listed]
+    return None if listed < 0 else listed
 
 
 def _curves(data: xr.Dataset) -> dict[str, Any]:
     names = [str(name) for name in data.data_vars if name != "diverged_at"]
-    return {"round": data["round"].values.tolist()} | {name: _plain(data[name].values) for name in names}
+    axes = {name: data[name].values.tolist() for name in ("task", "round") if name in data.dims}
+    return axes | {name: _plain(data[name].values) for name in names}
 
 
 def _notes(data: xr.Dataset) -> list[str]:
@@ -505,7 +724,7 @@ def _over_seeds(data: xr.Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
         for name in CURVES:
             values = data[name].values
             mean[name] = values.mean(axis=0)
-            spread = values.std(axis=0, ddof=1) if count > 1 else np.full(values.shape[1], np.nan)
+            spread = values.std(axis=0, ddof=1) if count > 1 else np.full(values.shape[1:], np.nan)
             error[name] = np.where(np.isfinite(mean[name]), spread / math.sqrt(count), np.inf)
     return mean, error
 
@@ -514,7 +733,7 @@ def _describe(e: Any) -> str:
     f = e.federation
     return (
         f"{e.method.name}, lr {e.method.lr:g}, {f.S} of {f.clients} clients, "
-        f"K = {f.local_steps}, T = {f.rounds}, n = {e.problem.dim}"
+        f"K = {f.local_steps}, T = {f.rounds}, n = {e.problem.dim}" + (f", {f.tasks} tasks" if f.tasks > 1 else "")
     )
 
 
@@ -541,6 +760,32 @@ def _show_curves(console: Console, curves: dict[str, Any], errors: dict[str, Any
     for t in rounds:
         table.add_row(str(t), *(cell(name, t) for name in curves))
     console.print(table)
+
+
+def _show_tasks(console: Console, data: xr.Dataset) -> None:
+    """The excess loss of every task after each, and what follows from it."""
+    from rich import box
+    from rich.table import Table
+
+    from nqm import transfer
+
+    if "seed" in data.dims:
+        data = data.mean("seed")
+    matrix = transfer.loss_matrix(data)
+    table = Table(box=box.SIMPLE_HEAD, title="excess loss of each task")
+    table.add_column("after task", justify="right")
+    for task in matrix["of_task"].values:
+        table.add_column(f"task {task}", justify="right")
+    for i, row in zip(matrix["task"].values, matrix.values, strict=True):
+        table.add_row(str(i), *(f"{x:.4g}" if math.isfinite(x) else "diverged" for x in row))
+    console.print(table)
+    if math.isfinite(float(matrix.max())):
+        console.print(
+            f"average loss {float(transfer.average_loss(data)):.4g}, "
+            f"backward transfer {float(transfer.backward_transfer(data)):.4g} (positive: later tasks helped), "
+            f"forgetting {float(transfer.forgetting(data)):.4g}, worst drop {float(transfer.worst_drop(data)):.4g}",
+            highlight=False,
+        )
 
 
 def _show_ending(console: Console, e: Any, ended: list[int], data: xr.Dataset, out: Path | None) -> None:

@@ -76,12 +76,12 @@ def expect(
     experiment = Experiment(problem, drift, federation, method)
     given = [clients] if isinstance(clients, Clients) else None if clients is None else list(clients)
     plans = Plan.of_tasks(experiment, given)
+    exact_servers.check(plans[0])
     if given is None and plans[0].slope_stays > 0:
         each = range(1, federation.tasks + 1)
         plans = Plan.of_tasks(experiment, [draw_clients(problem, drift, federation, seed, k) for k in each])
         conditioned = f"the clients of seed {seed}"
     plan = plans[0]
-    exact_servers.check(plan)
     rates = (
         None if lr is None else np.array([number("lr", x, 0.0, open_low=True) for x in np.atleast_1d(np.asarray(lr))])
     )

@@ -38,16 +38,16 @@ class Moments:
     traces: dict[str, Array] = dataclasses.field(default_factory=dict)
 
 
-def refuse(plan: Plan, why: str) -> InvalidInput:
-    return InvalidInput(f"expect can't run method.name = '{plan.method.name}' {why}; use engine = steps or collapsed")
+def refuse(plan: Plan, why: str, engines: str = "steps or collapsed") -> InvalidInput:
+    return InvalidInput(f"expect can't run method.name = '{plan.method.name}' {why}; use engine = {engines}")
 
 
 def check(plan: Plan) -> None:
     """Say by name what has no closed recursion."""
     if plan.federation.samples:
-        raise refuse(plan, "on a finite sum (federation.samples): which sample a step looks at is random")
+        raise refuse(plan, "on a finite sum (federation.samples): which sample a step looks at is random", "steps")
     if plan.experiment.problem.gradient_bound is not None:
-        raise refuse(plan, "with problem.gradient_bound: a bent gradient is not linear")
+        raise refuse(plan, "with problem.gradient_bound: a bent gradient is not linear", "steps")
     if plan.federation.cohort != "own":
         raise refuse(plan, f"with federation.cohort = '{plan.federation.cohort}'")
     if plan.method.rule == "adam":

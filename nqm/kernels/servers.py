@@ -287,6 +287,8 @@ def run(m, r, room, seeds, ends, out):
         pick1, pick2 = named(seeds[s], SAMPLE, m.task)
         begin(m, seeds[s], state, z1, z2)
         fill(moments, 0.0)
+        if r.kind == ADAM:
+            fill(moments[1:], r.numbers[3] ** 2)
         fill(control, 0.0)
         for j in range(parts):
             scale(x[j], r.anchored[j], ends[s])

@@ -72,6 +72,8 @@ class MimeLite(FedAvg):
 class FedOpt(FedAvg):
     """Adam on the server (Reddi et al.'s FedAdam, which has no bias correction), coordinate by coordinate of w.
 
+    v begins as tau^2, m as 0.
+
     m <- beta1 m + (1 - beta1) update,  v <- beta2 v + (1 - beta2) update^2,  w <- w + server_lr m / (sqrt(v) + tau)
     """
 
@@ -91,7 +93,8 @@ class FedOpt(FedAvg):
 
     def server_step(self, r: Round, update: Array) -> Array:
         r.memory["m"] = self.beta1 * r.kept("m") + (1 - self.beta1) * update
-        r.memory["v"] = self.beta2 * r.kept("v") + (1 - self.beta2) * update**2
+        before = r.memory.get("v", np.full_like(r.w, self.tau**2))
+        r.memory["v"] = self.beta2 * before + (1 - self.beta2) * update**2
         return r.w + self.server_lr * r.memory["m"] / (np.sqrt(r.memory["v"]) + self.tau)
 
     def server(self, federation: Federation, task: int) -> Server:
