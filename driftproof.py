@@ -77,7 +77,8 @@ def _epilog(*lines: str) -> str:
 
 SAMPLE = (
     "",
-    "A sample EXPERIMENT.toml (ready to run: examples/fedavg.toml, examples/cfl.toml):",
+    "Ready to run: examples/fedavg.toml, examples/cfl.toml, examples/special.toml, examples/fedeve.toml,",
+    "examples/cflag.toml. A sample EXPERIMENT.toml:",
     "    [problem]",
     "    dim = 50",
     "    mu = 1.0",
@@ -92,7 +93,7 @@ SAMPLE = (
     "    local_steps = 10",
     "    rounds = 500",
     "    [method]",
-    '    name = "cfl"       # or fedavg, fedprox, scaffold, special, fedeve, ...: examples/',
+    '    name = "cfl"       # or fedavg, fedprox, scaffold, special, ...',
     "    lr = 0.05",
     '    weights = "lemma-b.4"',
 )

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from .check import InvalidInput, memory
+from .check import InvalidInput, fail, memory
 from .draws import Purpose, normal_pairs, stream
 from .drift import Drift
 from .experiment import Experiment
@@ -55,6 +55,12 @@ class Plan:
     def __post_init__(self) -> None:
         federation = self.federation
         self.method.check_federation(federation)
+        if federation.cohort != "own" and self.redrawn:
+            raise fail(
+                "federation.cohort",
+                federation.cohort,
+                "must be 'own' when clients are redrawn every round (stateless, or drift.fresh)",
+            )
         if federation.samples:
             self.method.check_finite(self.drift)
             if self.clients is not None:

@@ -435,6 +435,10 @@ BAD = [
         "drift.noise = 1.0: must be 0 on a",
     ),
     (
+        lambda: simulate(*parts(Federation(4, 2, cohort="pooled"), FedAvg(0.1), Drift(client=1.0, fresh=True))),
+        "federation.cohort = 'pooled': must be 'own' when clients are redrawn",
+    ),
+    (
         lambda: simulate(*parts(Federation(4, stateless=True), Scaffold(0.1))),
         "federation.stateless = True: must be false",
     ),
