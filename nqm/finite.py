@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,7 +67,7 @@ class FiniteRound:
     now: list[Client]
     past: list[list[Client]]  # by client, then by task
     memories: list[list[tuple[int, int]]]
-    trace: dict[str, float] = field(default_factory=dict)
+    trace: dict[str, Any] = field(default_factory=dict)
 
     @property
     def clients(self) -> int:
@@ -115,7 +116,7 @@ class FiniteRound:
         return np.mean(each, axis=0)
 
 
-def points(plan: Plan, seed: int, begin: Array) -> Iterator[tuple[Array, dict[str, float]]]:
+def points(plan: Plan, seed: int, begin: Array) -> Iterator[tuple[Array, dict[str, Any]]]:
     """w_0, ..., w_T of one task, and what the method traces."""
     N, method = plan.federation.slots, plan.method
     problems = plan.sequence or (plan.experiment.problem,)

@@ -96,7 +96,12 @@ class Plan:
     @property
     def rows(self) -> int:
         """Numbers that a round is judged by: the model's own three, those of a sequence, those of the method."""
-        return 3 + (1 + len(self.sequence) if self.sequence else 0) + len(self.method.traces)
+        return self.own_rows + len(self.method.traces) + self.federation.slots * len(self.method.client_traces)
+
+    @property
+    def own_rows(self) -> int:
+        """Those of them that every method has."""
+        return 3 + (1 + len(self.sequence) if self.sequence else 0)
 
     @cached_property
     def others(self) -> tuple[Array, Array]:

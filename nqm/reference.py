@@ -37,7 +37,9 @@ def runner(plan: Plan) -> Callable[[NDArray[np.uint64], Array, Array], None]:
             path = Path(plan, int(seed))
             for t, (w, trace) in enumerate(path.points(begin)):
                 seen = [trace.get(name, np.nan) for name in plan.method.traces]
-                out[s, :, t] = [*metrics(plan, w, begin), *seen]
+                unseen = [np.nan] * plan.federation.slots
+                each = [x for name in plan.method.client_traces for x in trace.get(name, unseen)]
+                out[s, :, t] = [*metrics(plan, w, begin), *seen, *each]
             ends[s, :n] = problem.to_eigen(w) - problem.optimum_eigen
 
     return run
@@ -101,7 +103,7 @@ class Path:
     def draw(self, purpose: Purpose, round: int, client: int) -> tuple[Array, Array]:
         return normal_pairs(stream(self.seed, purpose, self.plan.task, round, client), np.arange(self.plan.dim))
 
-    def points(self, begin: Array) -> Iterator[tuple[Array, dict[str, float]]]:
+    def points(self, begin: Array) -> Iterator[tuple[Array, dict[str, Any]]]:
         """w_0, ..., w_T and what the method traces.
 
         Algorithm 2 of `cfl`; a method without memory has all weight on the current round.

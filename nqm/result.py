@@ -32,6 +32,7 @@ VARIABLES = {
     "forgetting": ("Γ(t)", "forgetting term of the round"),
     "overfitting": ("B(t)", "overfitting term of the round"),
     "transference": ("Λ_t", "inner product of the gradients on the memory and on the current task"),
+    "client_transference": ("Λ_{t,i}", "the same, of each client's own gradients"),
     "interfering": ("share of Λ_{t,i} ≤ 0", "share of clients whose update interferes with the memory"),
 }
 
@@ -68,15 +69,20 @@ def dataset(
         finite = np.logical_and.reduce([np.isfinite(curves[name]) for name in JUDGED])
         gone = ~np.logical_and.accumulate(finite, axis=-1)
         diverged_at = np.where(gone.any(axis=-1), gone.argmax(axis=-1), -1)
+    traced = (*experiment.method.traces, *experiment.method.client_traces)
     variables: dict[str, Any] = {}
     for name, values in curves.items():
         symbol, long_name = VARIABLES[name]
         if gone is not None or name not in (*JUDGED, "grad_norm"):  # a root is finite where its square is
-            lost = np.isinf(values) | np.isnan(values) & (name not in experiment.method.traces)
+            lost = np.isinf(values) | np.isnan(values) & (name not in traced)
             if gone is not None:
-                lost |= gone[..., None] if name == "loss_of_task" else gone
+                lost |= gone[..., None] if values.ndim > gone.ndim else gone
             values = np.where(lost, np.inf, values)
-        inner = (*dims, "of_task") if name == "loss_of_task" else dims
+        inner = dims
+        if name == "loss_of_task":
+            inner = (*dims, "of_task")
+        elif name in experiment.method.client_traces:
+            inner = (*dims, "client")
         variables[name] = (inner, values, {"long_name": long_name, "symbol": symbol})
     variables["diverged_at"] = (
         tuple(coords),

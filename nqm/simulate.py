@@ -102,7 +102,10 @@ def simulate(
     if tasks > 1:
         curves["moved_sq"] = rows[3]
         curves["loss_of_task"] = np.moveaxis(rows[4 : 4 + tasks], 0, -1)
-    curves |= dict(zip(method.traces, rows[len(rows) - len(method.traces) :], strict=True))
+    at = plan.own_rows
+    curves |= dict(zip(method.traces, rows[at : at + len(method.traces)], strict=True))
+    each = rows[at + len(method.traces) :].reshape(-1, federation.slots, *rows.shape[1:])
+    curves |= dict(zip(method.client_traces, np.moveaxis(each, 1, -1), strict=True))
     conditioned = "nothing" if clients is None else "given clients"
     return dataset(experiment, engine, curves, {"seed": names.astype(np.int64)}, conditioned_on=conditioned)
 

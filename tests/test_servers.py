@@ -216,6 +216,18 @@ class TestFiniteSums:
         assert np.isnan(data["forgetting"].values[:, 0]).all()
         assert np.isfinite(data["forgetting"].values[:, 1, 1:]).all()
 
+    def test_transference_of_each_client(self, tmp_path) -> None:
+        f = Federation(4, local_steps=3, rounds=10, samples=6, tasks=2)
+        method = CFlag(0.02, memory=3, adapt="worst", L=12.0)
+        data = simulate(self.problem, FINITE, f, method, seeds=3)
+        each = data["client_transference"].isel(task=1, round=slice(1, None))
+        assert each.sizes == {"seed": 3, "round": 10, "client": 4}
+        np.testing.assert_allclose(each.mean("client"), data["transference"][:, 1, 1:], rtol=1e-9)
+        np.testing.assert_array_equal((each <= 0).mean("client"), data["interfering"][:, 1, 1:])
+        slow = simulate(self.problem, FINITE, f, method, seeds=3, engine="reference")
+        np.testing.assert_allclose(data["client_transference"], slow["client_transference"], rtol=1e-9)
+        assert nqm.load(nqm.save(data, tmp_path / "paths.nc")).equals(data)
+
     def test_lemma_1_bounds_the_loss_of_the_past_round_by_round(self) -> None:
         """f(w') <= f(w) - alpha (1 - L alpha/2)||grad f||^2 + L alpha^2/2 ||b||^2 + B + Gamma, on quadratics (cflag).
 

@@ -182,6 +182,8 @@ def run(m, q, room, seeds, ends, out):
                     for d in range(m.dim):
                         v[d] -= q.lr * (work[d] + local[d])
                 transference = dot(memory, total)
+                if q.memory > 0 and q.traces > 0:
+                    out[s, out.shape[1] - N + i, t + 1] = transference
                 mean_transference += transference / N
                 interfering += (1.0 if transference <= 0.0 else 0.0) / N
                 alpha_i, beta_i, along = q.memory_lr, q.lr, 0.0
@@ -205,13 +207,13 @@ def run(m, q, room, seeds, ends, out):
             if q.traces > 0 and q.memory > 0:
                 for d in range(m.dim):
                     bias[d] = memory[d] - past[d]
-                L, row = q.smoothness, out.shape[1] - 4
+                L, row = q.smoothness, out.shape[1] - N - 4
                 out[s, row, t + 1] = 0.5 * L * dot(step, step) - (1.0 - L * alpha) * dot(memory, step)
                 out[s, row + 1, t + 1] = (L * alpha * alpha - alpha) * dot(past, bias) + dot(bias, step)
                 out[s, row + 2, t + 1] = mean_transference
                 out[s, row + 3, t + 1] = interfering
             elif q.traces > 0:
-                for row in range(out.shape[1] - 4, out.shape[1]):
+                for row in range(out.shape[1] - N - 4, out.shape[1]):
                     out[s, row, t + 1] = np.nan
             if not judge(m, e, origin, z1, out[s], t + 1):
                 fill(out[s, :, t + 1 :], np.inf)

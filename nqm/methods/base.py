@@ -90,7 +90,7 @@ class Round:
     start: Array = field(default_factory=lambda: np.zeros(0))  # where the clients start
     client: int = 0  # whose turn it is
     updates: dict[int, Array] = field(default_factory=dict)  # by client
-    trace: dict[str, float] = field(default_factory=dict)  # what the method wants to be seen, by the name in `traces`
+    trace: dict[str, Any] = field(default_factory=dict)  # what the method wants to be seen, by the name in `traces`
 
     def kept(self, name: Any) -> Array:
         """A vector of the memory, zero at first."""
@@ -113,6 +113,8 @@ class Method:
     """Whether each client keeps a control variate, as in SCAFFOLD."""
     traces: ClassVar[tuple[str, ...]] = ()
     """Numbers besides the model's own that a round leaves behind."""
+    client_traces: ClassVar[tuple[str, ...]] = ()
+    """The same, one number a client."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -80,6 +80,7 @@ class CFlag(FedTrack):
     L: float | None = None
     name: ClassVar[str] = "cflag"
     traces: ClassVar[tuple[str, ...]] = ("forgetting", "overfitting", "transference", "interfering")
+    client_traces: ClassVar[tuple[str, ...]] = ("client_transference",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -125,6 +126,7 @@ class CFlag(FedTrack):
         r.trace["forgetting"] = L / 2 * float(step @ step) - (1 - L * alpha) * float(memory @ step)  # (15)
         r.trace["overfitting"] = (L * alpha**2 - alpha) * float(past @ bias) + float(bias @ step)  # (9)
         r.trace["transference"] = float(np.mean(transference))
+        r.trace["client_transference"] = transference
         r.trace["interfering"] = float(np.mean([x <= 0 for x in transference]))
         w = r.w - alpha * memory - step
         if self.form == "printed":  # line 14: tracking, at rates that differ between clients
