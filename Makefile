@@ -52,7 +52,7 @@ $(BASE): $(PINS) | .venv/.created
 	@touch $@
 
 $(FULL): $(PINS) | .venv/.created
-	@echo "Installing driftproof with its test tools and torch into .venv (a minute or two the first time)"
+	@echo "Installing driftproof with its test tools, torch and Dask into .venv (a minute or two the first time)"
 	@$(PIP) setuptools
-	@$(PIP) --no-build-isolation -e '.[test,deep]'
+	@$(PIP) --no-build-isolation -e '.[test,deep,cluster,data,pep]'
 	@touch $(BASE) $@
