@@ -19,6 +19,7 @@ from theory.bounds.fedeve import (
     predicted_variance,
     round_matrix,
 )
+from theory.claims.fedeve_filter import dependence
 from theory.claims.fedeve_method import FAILED, MENDED, TABLE_1, TABLE_2, TABLE_3
 
 
@@ -63,6 +64,12 @@ class TestRound:
     def test_any_gain_is_safe_for_small_slopes(self, gain: float, slope: float) -> None:
         assert np.max(np.abs(np.linalg.eigvals(round_matrix(gain, slope)))) <= 1.0 + 1e-12
 
+    def test_two_models_part_faster_than_under_fedavg(self) -> None:
+        """One local step ηL = 0.5 with curvature −L: FedAvg's factor is at most e^0.5."""
+        growth = np.max(np.abs(np.linalg.eigvals(round_matrix(1.0, -0.5))))
+        assert growth == pytest.approx(1.707, abs=5e-4)
+        assert growth > math.exp(0.5)
+
 
 class TestLimits:
     def test_gain(self) -> None:
@@ -70,6 +77,21 @@ class TestLimits:
         assert kalman_gain(1.0, 0.0) == 1.0
         assert kalman_gain(0.0, 0.0) == 1.0
         assert fused_variance(2.0, math.inf) != fused_variance(2.0, 2.0) == 1.0
+
+    @pytest.mark.parametrize(("client", "smaller"), [(1.9, True), (2.1, False)])
+    def test_in_the_long_run_the_fused_variance_is_below_that_of_period_drift_iff(
+        self, client: float, smaller: bool
+    ) -> None:
+        """σ_R² < 2σ_Q², here with σ_Q² = 1."""
+        fused = 0.0
+        for _ in range(200):
+            fused = fused_variance(predicted_variance(fused, 1.0), client)
+        assert (fused < 1.0) == smaller
+
+    def test_rounds_that_repeat_each_other_make_model_and_noise_dependent(self) -> None:
+        case = {"noise": "Q", "t": 1, "q": 1, "r": 1}
+        assert dependence(case).measured == 0.0
+        assert dependence(case, repeated=True).measured == pytest.approx(1 / 16)
 
     def test_all_clients_leave_no_variance(self) -> None:
         updates = np.random.default_rng(0).normal(size=(4, 3))

