@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from theory.bounds import cflag as bounds
-from theory.claims import cflag_joint, cflag_past, registry, stored
+from theory.claims import cflag_adaptive, cflag_joint, cflag_past, registry, stored
 from theory.claims.cflag_worlds import KINDS, Samples, local_steps, mean_grad, order, samples, shares
 
 CLAIMS = {name: claim for name, claim in registry().items() if claim.paper == "cflag"}
@@ -97,7 +97,7 @@ class TestCounterexamples:
     """The worlds that break a theorem stay within its assumptions."""
 
     def test_the_memory_of_theorem_2_has_the_bias_it_says(self) -> None:
-        case = {"q": 0.5, "G": 1.0, "centre": 2.0, "x0": 1.5, "step": 0.5, "E": 2, "T": 1}
+        case = {"q": 0.5, "m": 0.25, "G": 1.0, "centre": 2.0, "x0": 1.5, "step": 0.5, "E": 2, "T": 1}
         run = cflag_past._scalar_rounds(case, fresh=False)
         assert run["B"][0] == pytest.approx(0.0, abs=1e-15)  # Lemma 8: at the fixed x_0
         fresh = cflag_past._scalar_rounds({**case, "T": 4}, fresh=True)
@@ -106,7 +106,8 @@ class TestCounterexamples:
     def test_theorem_2_is_true_again_with_the_term_it_lost(self) -> None:
         claim = CLAIMS["cflag/thm-2"]
         case = stored.load(claim)["case"]
-        L, m = max(1 + case["q"], case["G"]), case["q"] ** 2
+        L, m = max(1 + case["q"], case["G"]), case["m"]
+        assert m > 1  # so that 1 − Lα > 0, as the paper remarks below (15)
         run, found = cflag_past._scalar_rounds(case, fresh=False), claim.check(case)
         assert found.measured > found.claimed
         lost = 2 * L * (1 + m) / case["T"] * float(run["B"].sum())
@@ -114,7 +115,7 @@ class TestCounterexamples:
 
     def test_lemma_1_is_an_identity_there(self) -> None:
         """f of curvature 1 = L (no slack in smoothness), ‖b‖² = m‖∇f‖²: (8) holds with equality in the mean."""
-        case = {"q": 0.0, "G": 1.0, "centre": 3.0, "x0": 1.0, "step": 1.0, "E": 2, "T": 3}
+        case = {"q": 0.0, "m": 0.0, "G": 1.0, "centre": 3.0, "x0": 1.0, "step": 1.0, "E": 2, "T": 3}
         run = cflag_past._scalar_rounds(case, fresh=False)
         fall = (1.0 - float(run["last"])) / 2
         mean = bounds.past_mean_gradient(1.0, 0.0, 3, fall, float(run["Gamma"].sum()))
@@ -136,6 +137,22 @@ class TestCounterexamples:
         rest = x[(x > 1.5) & (np.abs(bad) < 2e-4)]
         assert rest.size > 0  # the memory's loss is stationary where the past is not
         assert np.all(past[np.isin(x, rest)] > 1)
+
+    def test_lemma_7_is_accused_with_rates_that_keep_to_the_constraint(self) -> None:
+        """Two orthogonal clients, one of each kind: forgetting starts below zero, and adaptive rates raise it above."""
+        case = stored.load(CLAIMS["cflag/lemma-7"])["case"]
+        here = cflag_adaptive._clients(case)
+        alphas, betas = cflag_adaptive._adapted(here, worst=False)
+        assert np.sum(here.inner > 0) == 1
+        assert abs(here.a[0] @ here.a[1]) < 1e-12
+        assert alphas.max() * here.L < 1
+
+        def forgetting(alphas, betas):
+            S = sum(p * b * a for p, b, a in zip(here.p, betas, here.a, strict=True))
+            return here.L / 2 * S @ S - (1 - here.L * (here.p @ alphas)) * (here.F @ S)
+
+        fixed = np.full(2, here.alpha)
+        assert forgetting(alphas, betas) > 0 > forgetting(fixed, fixed)
 
     def test_lemma_3_survives_for_its_own_recursion_only(self) -> None:
         case = {"N": 1, "kept": 3, "new": 1, "E": 4, "L": 1.0, "kind": "full", "apart": 3.0, "seed": 0}

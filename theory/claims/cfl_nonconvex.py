@@ -426,7 +426,9 @@ def progress_with_the_printed_sign(case: Case) -> Comparison:
     verdict="vacuous",
     why="c_pB ≥ 1, so c_0 ≤ p_t/2 − L², and Lemma B.4's p_t tends to R²/(R² + D²). No positive c_m exists for L² ≥ ½, "
     "and without information loss, where CFL should gain most, none exists for any L: p_t = 1/t, and c_0(t) < 0 once "
-    "t > 1/(2L²). Larger A and B make it worse.",
+    "t > 1/(2L²). Larger A and B make it worse. The proof does say that it needs c_0 of the "
+    "right sign and that A, B, L and p decide on it; Theorem 4.1 does not. (For R > 0 and small A and B a way out is "
+    "to count f in units in which L is small: L² stands beside pure numbers.)",
     cases=st.fixed_dictionaries(
         {
             "L": hundredths(1, 500),

@@ -265,10 +265,11 @@ def split_forgetting(case: Case) -> Comparison:
     return Comparison(measured, L * beta**2 * float(exact @ exact + error @ error))
 
 
-def _forgetting_absolute(case: Case) -> Comparison:
-    """(158) with |1 − Lα|."""
+def _bound_by_158(case: Case, absolute: bool = False) -> Comparison:
+    """Γ(t) against (158), with 1 − Lα as printed or with |1 − Lα|."""
     Gamma, path, beta, alpha = _forgetting(case)
-    slope, g = abs(1 - case["L"] * alpha), length(path.grad)
+    slope, g = 1 - case["L"] * alpha, length(path.grad)
+    slope = abs(slope) if absolute else slope
     return Comparison(Gamma, bounds.forgetting_bound(case["L"], case["E"], alpha, beta, case["r"], g, slope))
 
 
@@ -276,24 +277,23 @@ def _forgetting_absolute(case: Case) -> Comparison:
     "cflag/eq-158",
     at="(150)-(158)",
     sense="<=",
-    verdict="misprint",
-    why="(152) and (155) bound −(1 − Lα)⟨·,·⟩ by (1 − Lα)‖·‖‖·‖, which needs Lα ≤ 1. Lemmas 4 and 18 allow α < 2/(L(1 "
-    "+ m)), beyond 1/L whenever m < 1, and then a memory gradient along the current one is accounted for with the "
-    "wrong sign. For m > 1, as the text says below (15), the printed form is right.",
+    verdict="gap",
+    why="True for Lα ≤ 1, which m > 1 gives, as the text says below (15). Lemmas 4 and 18, whose proofs rest on it, "
+    "allow any m > 0 and so α beyond 1/L; there (152) and (155), which bound −(1 − Lα)⟨·,·⟩ by (1 − Lα)‖·‖‖·‖, have "
+    "the wrong sign for a memory gradient along the current one.",
     cases=st.fixed_dictionaries(FORGETTING),
     needs=[*SMALL, "0 < alphaL < 2"],
+    step=_bound_by_158,
     repair="|1 − Lα| in place of 1 − Lα; in orders of T nothing changes",
-    repaired=_forgetting_absolute,
+    repaired=lambda case: _bound_by_158(case, absolute=True),
 )
 def forgetting_of_a_round(case: Case) -> Comparison:
-    """For β ≤ 1/(12LE), Γ(t) ≤ [36β⁴L³E⁴ + 2β²LE² + rβE(1 − Lα)(6βLE + 1)]‖∇g(x_t)‖².
+    """For β ≤ 1/(12LE) and m > 1, Γ(t) ≤ [36β⁴L³E⁴ + 2β²LE² + rβE(1 − Lα)(6βLE + 1)]‖∇g(x_t)‖².
 
     Measured: Γ(t) of (15) after one round on finite sums, with a memory gradient of length r‖∇g‖ as Assumption 3
-    allows. ``alphaL`` is Lα, below 2 as for m near 0.
+    allows; Lα at most 1. Step: the same for Lα below 2, as m near 0 allows.
     """
-    Gamma, path, beta, alpha = _forgetting(case)
-    slope, g = 1 - case["L"] * alpha, length(path.grad)
-    return Comparison(Gamma, bounds.forgetting_bound(case["L"], case["E"], alpha, beta, case["r"], g, slope))
+    return _bound_by_158({**case, "alphaL": min(case["alphaL"], 1.0)})
 
 
 # --- The constants of (161), (164), (177), (178) --------------------------------------------------------------------
@@ -334,7 +334,7 @@ def simpler_descent(case: Case) -> Comparison:
     repair="6βLE + 1 in the first line too",
 )
 def unfolded(case: Case) -> Comparison:
-    """The factor of h̃(x_0) − h̃(x_T) in (164) bounds Q/Z of (163).
+    """The factor of h̃(x_0) − h̃(x_T) in (164) bounds Q/Z of (163): Γ(t) ≤ Q(‖∇h̃‖² + ω²), and Z‖∇h̃‖² is the fall of h̃.
 
     Measured: Q/Z. Claimed: the printed fraction. ``step`` is β as a share of 1/(12LE), where Z > 0.
     """
@@ -357,7 +357,7 @@ def unfolded(case: Case) -> Comparison:
     needs=TRANSFER,
 )
 def constant_rate_ratio(case: Case) -> Comparison:
-    """With β = 1/(60LE), Q/Z ≤ 16r(1 − Lα) + 22.
+    """With β = 1/(60LE), Q/Z ≤ 16r(1 − Lα) + 22, Q and Z as in (161).
 
     Measured: Q/Z. Claimed: the right side.
     """
@@ -377,7 +377,7 @@ def constant_rate_ratio(case: Case) -> Comparison:
     needs=TRANSFER,
 )
 def constant_rate_level(case: Case) -> Comparison:
-    """With β = 1/(60LE), Q ≤ 11/(60L) + 2r(1 − Lα)/(15L).
+    """With β = 1/(60LE), Q ≤ 11/(60L) + 2r(1 − Lα)/(15L), Q as in (161).
 
     Measured: Q. Claimed: the right side.
     """

@@ -19,18 +19,28 @@ MEANING = {
 }
 
 NOTATION = {
-    "cfl": "N clients, S of them sampled, K local steps, T rounds, η_l and η_g the local and global rate; G², B² client "
-    "drift, D², A² time drift, F² its overlap, α its correlation, R² information loss, σ² noise of a step; p_{t,τ} the "
-    "history weights; L-smooth, μ-strongly convex.",
-    "special": "M clients of which N are sampled in each of T rounds, E local steps of size γ_L, a server step γ_G, K tasks, "
-    "λ the anchor's weight; gradients at most B, losses L-smooth, σ_L the noise, σ_G the spread of clients, σ_T that of "
-    "tasks; f_{1:K} the sum of the tasks' losses, θ_K^0 where task K starts.",
-    "fedeve": "w the model, M the momentum that predicts, Δ what the S sampled clients report on average; Q and R the two "
-    "drifts with variances σ_Q² (prediction) and σ_R² (observation), K the Kalman gain, η_g the server's rate, d the "
-    "dimension. In Appendix C, K counts local steps and L_m, L_p are constants of smoothness and loss.",
-    "cflag": "f the loss on the past, g on the current task, h on both; f† on the memory, b = ∇f† − ∇f its bias, with "
-    "‖b‖² ≤ m‖∇f‖²; N clients of weight p_i, E local steps, α and β the rates on memory and current data; a_i the sum of "
-    "a client's incremental gradients, Λ_i = ⟨∇f†, a_i⟩, Γ(t) the forgetting and B(t) the overfitting term.",
+    "cfl": (
+        "N clients, S of them sampled, K local steps, T rounds, η_l and η_g the local and global rate; G², B² "
+        "client drift, D², A² time drift, F² its overlap, α its correlation, R² information loss, σ² noise of "
+        "a step; p_{t,τ} the history weights; L-smooth, μ-strongly convex."
+    ),
+    "special": (
+        "M clients of which N are sampled in each of T rounds, E local steps of size γ_L, a server step γ_G, "
+        "K tasks, λ the anchor's weight; gradients at most B, losses L-smooth, σ_L the noise, σ_G the spread "
+        "of clients, σ_T that of tasks; f_{1:K} the sum of the tasks' losses, θ_K^0 where task K starts."
+    ),
+    "fedeve": (
+        "w the model, M the momentum that predicts, Δ what the S sampled clients report on average; Q and R "
+        "the two drifts with variances σ_Q² (prediction) and σ_R² (observation), K the Kalman gain, η_g the "
+        "server's rate, d the dimension. In Appendix C, K counts local steps and L_m, L_p are constants of "
+        "smoothness and loss."
+    ),
+    "cflag": (
+        "f the loss on the past, g on the current task, h on both; f† on the memory, b = ∇f† − ∇f its bias, "
+        "with ‖b‖² ≤ m‖∇f‖²; N clients of weight p_i, E local steps, α and β the rates on memory and current "
+        "data; a_i the sum of a client's incremental gradients, Λ_i = ⟨∇f†, a_i⟩, Γ(t) the forgetting and "
+        "B(t) the overfitting term."
+    ),
 }
 """The symbols that a page of a paper's claims takes for granted."""
 
