@@ -43,7 +43,11 @@ class Attack:
 
 
 def attack(claim: Claim, check: Check | None = None, budget: int = 100, ascent: int = 60) -> Attack:
-    """Try ``budget`` random cases, then climb from the worst for ``ascent`` steps; the same draws every time."""
+    """Try ``budget`` random cases, then climb from the worst for ``ascent`` steps.
+
+    The draws are the same every time in the same sources; Hypothesis also tries the constants that it finds in
+    whatever local modules are imported, so a change elsewhere may move them.
+    """
     check = check or claim.check
     assert check is not None
     outcome = Attack()
