@@ -32,7 +32,7 @@ class Observation(NamedTuple):
 
 
 Judge = Callable[[xr.Dataset], Observation]
-"""Its docstring is the criterion, which was there before the data were."""
+"""Its docstring is the criterion, which is stored beside the verdict."""
 
 
 def caption(opening: str, observations: Iterable[Observation], closing: str = "") -> str:
