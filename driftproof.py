@@ -317,7 +317,7 @@ def tables(
     if as_json:
         return _print_json(measured)
     for entry in chosen:
-        _show_table(console, entry, measured[entry.id])
+        _show_table(console, entry.title, entry.show(measured[entry.id]))
 
 
 @app.command(epilog=_epilog("Example:  driftproof reproduce --out out, then open out/index.html"))
@@ -339,7 +339,7 @@ def reproduce(out: OutFolder = Path("out"), fresh: Fresh = False) -> None:
         measured = [(entry, registry.tabulate(entry, out, say, store)) for entry in tables]
         index = gallery.write(out)
     for entry, data in measured:
-        _show_table(console, entry, data)
+        _show_table(console, entry.title, entry.show(data))
     console.print(f"\nFigures, data and tables: {index}", highlight=False, soft_wrap=True)
     _show_kept(console, kept, len(figures) + len(tables))
 
@@ -502,6 +502,55 @@ def audit(
         _show_audit(_console(), rows, out)
     if any(row.lost for row in rows):
         raise typer.Exit(1)
+
+
+@app.command(
+    epilog=_epilog(
+        "Example:  driftproof deep cfl/table-6, in seconds on the digits of scikit-learn",
+        "As the paper did it, on a GPU:  driftproof deep cfl/table-6 --scale paper --data-dir ~/data",
+        "After a kill:  the same with --resume",
+        "A network beside the noisy quadratic model:  driftproof deep bridge/digits",
+    )
+)
+def deep(
+    id: Annotated[
+        str | None, typer.Argument(metavar="ID", show_default=False, help="Which experiment; see --list.")
+    ] = None,
+    scale: Annotated[
+        str, typer.Option(help="smoke: embedded data, seconds on a CPU. paper: the paper's data, networks and rounds.")
+    ] = "smoke",
+    device: Annotated[str, typer.Option(help="auto, cuda, mps or cpu.")] = "auto",
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", show_default=False, help="Where data sets lie; also $DRIFTPROOF_DATA."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where a killed run left off.")] = False,
+    listed: Listed = False,
+    out: OutFolder = Path("out"),
+    as_json: Json = False,
+) -> None:
+    """Rerun a deep-network experiment of a paper: a table, and .nc, .json, .png and .pdf in FOLDER/deep."""
+    from nqm import InvalidInput
+
+    try:
+        from deep import experiments
+    except ImportError as error:
+        raise InvalidInput(str(error)) from None
+    if listed:
+        return _show_experiments([*experiments.EXPERIMENTS.values()], as_json)
+    if id is None:
+        raise InvalidInput("ID: is missing; driftproof deep --list shows them")
+    chosen = experiments.find(id)
+    _check_folder(out)
+    with _working(chosen.id) as say:
+        found, files = experiments.make(
+            chosen, out, scale, device=device, data_dir=data_dir, resume=resume, progress=say
+        )
+    if as_json:
+        return _print_json(found | {"files": [str(path) for path in files]})
+    console = _console()
+    _show_table(console, found["title"], experiments.table(chosen, found))
+    console.print("Files: " + " ".join(map(str, files)), highlight=False, soft_wrap=True)
 
 
 @app.command(
@@ -820,6 +869,18 @@ def _show_entries(console: Console, chosen: list[Entry]) -> None:
         console.print(Padding(Text(entry.expected, style="dim"), (0, 0, 0, 4)))
 
 
+def _show_experiments(chosen: list[Any], as_json: bool) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    if as_json:
+        return _print_json([{"id": e.id, "title": e.title, "finding": e.finding} for e in chosen])
+    console = _console()
+    for e in chosen:
+        console.print(Text.assemble((e.id, "bold"), f"  {e.title}"))
+        console.print(Padding(Text(e.finding, style="dim"), (0, 0, 0, 4)))
+
+
 VERDICT_STYLES = {
     "holds": "green",
     "loose": "cyan",
@@ -862,20 +923,19 @@ def _show_audit(console: Console, rows: list[Row], out: Path | None) -> None:
         _hint(console, "driftproof audit ID", "shows one claim in full; --json has all evidence")
 
 
-def _show_table(console: Console, entry: Entry, data: Any) -> None:
+def _show_table(console: Console, title: str, grid: Any) -> None:
     from rich import box
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
-    grid = entry.show(data)
     table = Table(box=box.SIMPLE_HEAD, leading=1, pad_edge=False, collapse_padding=True)
     for heading in grid.header:
         table.add_column(heading, no_wrap=True)
     for row in grid.rows:
         cells = (cell.partition("\n") for cell in row)
         table.add_row(*(Text.assemble((head, "bold"), line, (rest, "dim")) for head, line, rest in cells))
-    console.print(f"[bold]{entry.title}[/bold]", highlight=False)
+    console.print(f"[bold]{title}[/bold]", highlight=False)
     console.print(table)
     for sentence, items in grid.notes:
         console.print(sentence, highlight=False, markup=False)

@@ -26,10 +26,15 @@ PATIENCE = 60.0  # seconds that a sweep waits for new workers when all are gone
 
 
 class Workers:
-    """``with workers``: an ``executor``, how many tasks it can run at once, and whether it is on this machine."""
+    """``with workers``: an ``executor``, and what a sweep must know of it.
+
+    slots: how many tasks it can run at once. ahead: how many more should wait for their turn.
+    here: whether it is on this machine.
+    """
 
     executor: Executor
     slots: int
+    ahead: int
     here = True
 
     def __enter__(self) -> Workers:
@@ -57,6 +62,7 @@ class Local(Workers):
     def __init__(self, jobs: int | None, engine: str, keep: tuple[str, ...] | None) -> None:
         self.slots = jobs or available_cores()
         self.threads = self.slots == 1 or not (engine == "reference" or needs_norm(engine, keep))
+        self.ahead = self.slots + 2 if self.threads else 1  # what a pool of processes has taken, Ctrl-C must wait for
 
     def open(self) -> None:
         if self.threads:
@@ -123,6 +129,7 @@ class Cluster(Workers):
             raise InvalidInput(f"--scheduler {self.address}: has no workers; start some with: dask worker") from None
         threads = self.client.nthreads()
         self.slots = sum(threads.values())
+        self.ahead = self.slots + 2
         versions = self.client.run(engine_version, on_error="return")
         for worker, version in versions.items():
             if isinstance(version, Exception):
@@ -136,7 +143,7 @@ class Cluster(Workers):
     def check(self) -> None:
         if self.client.status != "running":
             raise InvalidInput(f"--scheduler {self.address}: lost")
-        if self.client.scheduler_info(n_workers=-1)["workers"]:
+        if self.client.nthreads():
             self.seen = time.monotonic()
         elif time.monotonic() - self.seen > PATIENCE:
             raise InvalidInput(f"--scheduler {self.address}: all its workers are gone")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import xarray as xr
 
 import nqm
+from nqm.sweep import run_points
 from theory.weights import lemma_b4
 
 from .registry import Progress, quiet
@@ -110,22 +111,25 @@ def experiment(setting: Setting, method: str, choices: Choices = CHOICES, lr: fl
     return nqm.Experiment(problem, drift, federation, nqm.CFL(lr, weights=weights))
 
 
-@cache
-def run(setting: Setting, method: str, choices: Choices = CHOICES) -> Run:
-    """Tune a method in a setting and follow it at its best rate. Kept: Figure 2 and Table 3 share runs."""
-    e = experiment(setting, method, choices)
-    tuned = nqm.tune(e.problem, e.drift, e.federation, e.method, criterion="mean-log")
-    best = e.method.with_lr(tuned.best)
-    curve = nqm.expect(e.problem, e.drift, e.federation, best)
-    paths = nqm.simulate(e.problem, e.drift, e.federation, best, seeds=choices.paths, engine="collapsed")
-    return Run(tuned, nqm.stability_limit(e.problem, e.federation, e.method), curve, paths)
-
-
 def all_runs(choices: Choices = CHOICES, progress: Progress = quiet) -> dict[tuple[str, str], Run]:
-    """Every method in every setting, by (setting, method)."""
-    runs = {}
-    for setting in SETTINGS:
-        progress(f"{setting.name}: tuning and running {len(METHODS)} methods")
-        for method in METHODS:
-            runs[setting.name, method] = run(setting, method, choices)
-    return runs
+    """Every method in every setting, by (setting, method), at its tuned rate."""
+    progress(f"tuning and running {len(METHODS)} methods in {len(SETTINGS)} settings")
+    return _all_runs(choices)
+
+
+@cache
+def _all_runs(choices: Choices) -> dict[tuple[str, str], Run]:
+    """Kept: Figure 2 and Table 3 share runs."""
+    names = [(setting, method) for setting in SETTINGS for method in METHODS]
+    tuned, limits, best = [], [], []
+    for name in names:
+        e = experiment(*name, choices)
+        tuned.append(nqm.tune(e.problem, e.drift, e.federation, e.method, criterion="mean-log"))
+        limits.append(nqm.stability_limit(e.problem, e.federation, e.method))
+        best.append(experiment(*name, choices, lr=tuned[-1].best))
+    curves = run_points(best)
+    paths = run_points(best, engine="collapsed", seeds=choices.paths)
+    return {
+        (setting.name, method): Run(*parts)
+        for (setting, method), *parts in zip(names, tuned, limits, curves, paths, strict=True)
+    }

@@ -3,22 +3,45 @@
 Each has two functions. The first measures and returns plain data: an `xarray.Dataset` for a figure, a dict
 that JSON can hold for a table. The second shows that data and nothing else, so that what is stored is all
 that is drawn.
+
+With a store, what lies in the folder and was made by these very sources from these very data is not made again.
 """
 
 from __future__ import annotations
 
+import ast
 import difflib
+import hashlib
 import importlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nqm import InvalidInput, save
+from nqm import InvalidInput, load, save
 from nqm.result import writing
+from nqm.store import Store, digest, digest_files, engine_version, using
 
-MODULES = ("plots.cfl_figure2", "plots.cfl_table3", "plots.cfl_weights")
+MODULES = (
+    "plots.cfl_figure2",
+    "plots.cfl_table3",
+    "plots.cfl_weights",
+    "plots.tight",
+    "plots.special_figure2",
+    "plots.special_figure3",
+    "plots.special_figure4",
+    "plots.special_table13",
+    "plots.special_lemma49",
+    "plots.fedeve_fusion",
+    "plots.fedeve_drift",
+    "plots.fedeve_gain",
+    "plots.cflag_heterogeneity",
+    "plots.cflag_forgetting",
+    "plots.cflag_scale",
+)
 
 Progress = Callable[[str], None]
 """Called with a few words whenever another piece of work begins."""
@@ -109,30 +132,105 @@ def find(kind: str, ids: Iterable[str] = ()) -> list[Entry]:
     return [known[id] for id in wanted] if wanted else list(known.values())
 
 
-def draw(entry: Entry, out: Path, progress: Progress = quiet) -> list[Path]:
+def draw(entry: Entry, out: Path, progress: Progress = quiet, store: Store | None = None) -> list[Path]:
     """Measure and draw a figure; leaves .png, .pdf and .nc."""
+    paths = nc, png, pdf = [entry.path(out, suffix) for suffix in (".nc", ".png", ".pdf")]
+    known = _known(entry, out, store)
+    if len(known) == len(paths):
+        return paths
     from .style import styled
 
-    data = entry.measure(progress)
+    if ".nc" in known:
+        data = load(nc)
+    else:
+        data = _measure(entry, progress, store)
+        save(data, nc)
     progress(f"{entry.id}: drawing")
-    made = [save(data, entry.path(out, ".nc"))]
     with styled():
         drawn = entry.show(data)
         # No date and no version inside: the same data give the same bytes.
-        for suffix, metadata in (
-            (".png", {"Software": None}),
-            (".pdf", {"CreationDate": None, "Producer": None}),
-        ):
-            path = entry.path(out, suffix)
+        for path, metadata in ((png, {"Software": None}), (pdf, {"CreationDate": None, "Producer": None})):
             with writing(path) as temporary:
                 drawn.savefig(temporary, metadata=metadata)
-            made.append(path)
-    return made
+    _remember(entry, paths, store)
+    return paths
 
 
-def tabulate(entry: Entry, out: Path, progress: Progress = quiet) -> Any:
+def tabulate(entry: Entry, out: Path, progress: Progress = quiet, store: Store | None = None) -> Any:
     """Measure a table; leaves .json."""
-    data = entry.measure(progress)
-    with writing(entry.path(out, ".json")) as temporary:
+    path = entry.path(out, ".json")
+    if _known(entry, out, store):
+        return json.loads(path.read_text(encoding="utf-8"))
+    data = _measure(entry, progress, store)
+    with writing(path) as temporary:
         temporary.write_text(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    _remember(entry, [path], store)
     return data
+
+
+def is_made(entry: Entry, out: Path, store: Store | None) -> bool:
+    """Whether all its files lie in ``out`` as these sources make them."""
+    return len(_known(entry, out, store)) == (3 if entry.kind == "figure" else 1)
+
+
+def _measure(entry: Entry, progress: Progress, store: Store | None) -> Any:
+    with using(store):
+        return entry.measure(progress)
+
+
+def _known(entry: Entry, out: Path, store: Store | None) -> set[str]:
+    """Suffixes of the files that still are what was made of this entry."""
+    seals = store.noted(_key(entry)) if store else None
+    return {suffix for suffix, seal in (seals or {}).items() if _seal(entry.path(out, suffix)) == seal}
+
+
+def _remember(entry: Entry, paths: list[Path], store: Store | None) -> None:
+    if store:
+        store.note(_key(entry), {path.suffix: _seal(path) for path in paths})
+
+
+def _seal(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def _key(entry: Entry) -> str:
+    """A name for all that decides an entry: what it calls of ours, and the libraries that compute and draw."""
+    libraries = [f"{name}-{version(name)}" for name in ("cvxpy", "matplotlib", "xarray", "h5netcdf")]
+    return digest(["entry", entry.kind, entry.id, engine_version(), _sources(entry.measure.__module__), libraries])
+
+
+@cache
+def _sources(module: str) -> str:
+    """A digest of ``module``, of the modules of this package that it imports in turn, and of all of `theory`."""
+    here = Path(__file__).parent
+    found: set[Path] = set()
+    left = [module.split(".")[1:]]
+    while left:
+        base = here.joinpath(*left.pop())
+        for path in (base.parent / f"{base.name}.py", base / "__init__.py"):
+            if path.is_file() and path not in found:
+                found.add(path)
+                left += _imports(path, here)
+    assert found, module
+    kinds = (".py", ".json", ".toml")
+    found |= {path for path in (here.parent / "theory").rglob("*") if path.suffix in kinds}
+    found |= {path for path in here.rglob("*") if path.suffix in kinds[1:]}
+    return digest_files(sorted(found), here.parent)
+
+
+def _imports(path: Path, here: Path) -> Iterator[list[str]]:
+    """What a file imports of this package, as parts of a path below it; names that are no modules do no harm."""
+    inside = list(path.relative_to(here).parent.parts)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[1:] for alias in node.names if alias.name.startswith("plots."))
+        elif isinstance(node, ast.ImportFrom):
+            parts = node.module.split(".") if node.module else []
+            if node.level:
+                parts = inside[: len(inside) - node.level + 1] + parts
+            elif parts[0] == "plots":
+                del parts[0]
+            else:
+                continue
+            yield parts
+            yield from ([*parts, alias.name] for alias in node.names)
