@@ -149,6 +149,12 @@ def _whole(text: str) -> int:
         raise typer.BadParameter(f"{text!r}: must be a whole number >= 1") from None
 
 
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", parser=_whole, metavar="N", show_default=False, help="How many at once; all cores."),
+]
+
+
 def _real(text: str) -> float:
     try:
         return float(text)
@@ -321,7 +327,7 @@ def tables(
 
 
 @app.command(epilog=_epilog("Example:  driftproof reproduce --out out, then open out/index.html"))
-def reproduce(out: OutFolder = Path("out"), fresh: Fresh = False) -> None:
+def reproduce(out: OutFolder = Path("out"), fresh: Fresh = False, jobs: Jobs = None) -> None:
     """Make every figure and table that needs no GPU, and a gallery of them.
 
     What the folder holds and these sources made is kept, so a second time takes seconds.
@@ -334,12 +340,10 @@ def reproduce(out: OutFolder = Path("out"), fresh: Fresh = False) -> None:
     figures, tables = registry.find("figure"), registry.find("table")
     with _working("reproducing") as say:
         kept = sum(registry.is_made(entry, out, store) for entry in figures + tables)
-        for entry in figures:
-            registry.draw(entry, out, say, store)
-        measured = [(entry, registry.tabulate(entry, out, say, store)) for entry in tables]
+        measured = registry.make_all(figures + tables, out, store, jobs or os.cpu_count() or 1, say)
         index = gallery.write(out)
-    for entry, data in measured:
-        _show_table(console, entry.title, entry.show(data))
+    for entry in tables:
+        _show_table(console, entry.title, entry.show(measured[entry.id]))
     console.print(f"\nFigures, data and tables: {index}", highlight=False, soft_wrap=True)
     _show_kept(console, kept, len(figures) + len(tables))
 
@@ -356,10 +360,7 @@ def sweep(
     grid: Annotated[
         Path, typer.Argument(metavar="GRID.toml", show_default=False, help="A base experiment and what varies.")
     ],
-    jobs: Annotated[
-        int | None,
-        typer.Option(parser=_whole, metavar="N", show_default=False, help="Tasks at once; all cores by default."),
-    ] = None,
+    jobs: Jobs = None,
     scheduler: Annotated[
         str | None,
         typer.Option(metavar="tcp://…", show_default=False, help="Run on this Dask cluster instead of this machine."),

@@ -14,7 +14,9 @@ import difflib
 import hashlib
 import importlib
 import json
+import multiprocessing
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -166,6 +168,36 @@ def tabulate(entry: Entry, out: Path, progress: Progress = quiet, store: Store |
         temporary.write_text(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     _remember(entry, [path], store)
     return data
+
+
+def make_all(chosen: Sequence[Entry], out: Path, store: Store, jobs: int, progress: Progress = quiet) -> dict[str, Any]:
+    """Draw and tabulate entries, ``jobs`` at a time, each in a process of its own; the tables' data by id."""
+    left = [entry for entry in chosen if not is_made(entry, out, store)]
+    if jobs > 1 and len(left) > 1:
+        names = {(entry.kind, entry.id): entry.id for entry in left}
+        with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+            futures = {pool.submit(_make, *name, out, store): name for name in names}
+            for future in as_completed(futures):
+                future.result()
+                del names[futures[future]]
+                progress(
+                    f"{len(left) - len(names)} of {len(left)} made; next: {', '.join(list(names.values())[:jobs])}"
+                )
+        store = Store(store.folder)  # what the processes have just made is known by now
+    return {entry.id: made for entry in chosen if (made := _make_entry(entry, out, store, progress)) is not None}
+
+
+def _make(kind: str, id: str, out: Path, store: Store) -> None:
+    """One entry, in a process that knows nothing yet."""
+    _make_entry(find(kind, [id])[0], out, store)
+
+
+def _make_entry(entry: Entry, out: Path, store: Store, progress: Progress = quiet) -> Any:
+    """A table's data; a figure leaves files alone."""
+    if entry.kind == "table":
+        return tabulate(entry, out, progress, store)
+    draw(entry, out, progress, store)
+    return None
 
 
 def is_made(entry: Entry, out: Path, store: Store | None) -> bool:
