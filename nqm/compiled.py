@@ -68,10 +68,10 @@ def _server_runner(plan: Plan, folded: bool) -> Runner:
             plan,
             "problem.gradient_bound or federation.cohort: history is kept for linear gradients of one's own",
         )
-    if isinstance(method, FedEve) and method.variances == "oracle" and (plan.slopes or plan.alpha > 0):
-        raise _by_name(
-            "steps", plan, "variances = 'oracle' and slopes or correlated drift: the exact ones are not at hand"
-        )
+    odd = problem.gradient_bound is not None or federation.cohort != "own"
+    if isinstance(method, FedEve) and method.variances == "oracle" and (plan.slopes or plan.alpha > 0 or odd):
+        beside = "slopes, correlated drift, bounded gradients or a shared cohort"
+        raise _by_name("steps", plan, f"variances = 'oracle' and {beside}: the exact ones are not at hand")
     server = plan.server or from_linear(plan.linear)
     per_client = method.rule == "kalman" or method.controls or federation.cohort != "own"
     alone = folded and not per_client and aggregates(plan)
@@ -81,6 +81,7 @@ def _server_runner(plan: Plan, folded: bool) -> Runner:
 
 
 def _finite_runner(plan: Plan, folded: bool) -> Runner:
+    from .finite import spread
     from .kernels import finite
 
     if folded:
@@ -93,8 +94,8 @@ def _finite_runner(plan: Plan, folded: bool) -> Runner:
     numbers = finite.Finite(
         rule=finite.TRACK if method.rule == "track" else finite.PLAIN,
         samples=plan.federation.samples,
-        sd_sample=math.sqrt(drift.sample / plan.dim),
-        sd_slope=math.sqrt(drift.sample_slope),
+        sd_sample=math.sqrt(spread(drift.sample, plan.federation.samples) / plan.dim),
+        sd_slope=math.sqrt(spread(drift.sample_slope, plan.federation.samples)),
         memory=memory,
         lr=float(method.lr),
         server_lr=float(getattr(method, "server_lr", 1.0)),

@@ -24,8 +24,8 @@ class Federation:
     cohort: what a round's clients work on. ``"own"``: each on its own data. ``"pooled"``: the sampled clients' data are
         shuffled and dealt out evenly, so that all share their cohort's mean drift and Hessian: period drift without
         client drift. ``"dealt"``: a cohort stands for everybody, but its clients differ: client drift without
-        period drift. The last two are settings 2 and 3 of Appendix B.2 of `fedeve`, and need clients that stay;
-        time drift and noise remain each client's own.
+        period drift. The last two are settings 2 and 3 of Appendix B.2 of `fedeve`, and need clients that stay. What is
+        shared is what stays with a client, ``Drift.overlap`` included; drift that moves and noise remain its own.
     samples: n_i, for a finite sum: every client holds that many samples and its loss is their mean, see
         ``Drift.sample``. 0 means that gradients are not sums over samples.
     """

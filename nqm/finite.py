@@ -34,14 +34,19 @@ class Client:
         return self.problem.from_eigen(self.curvature[j] * e + self.offset[j])
 
 
+def spread(variance: float, samples: int) -> float:
+    """What n independent numbers must vary by for their deviations from the mean to have ``variance``."""
+    return variance / (1 - 1 / samples) if samples > 1 else 0.0
+
+
 def client(plan: Plan, problem: Quadratic, seed: int, task: int, i: int) -> Client:
     """The samples that ``seed`` gives to client i in a task, counted from 0."""
     drift, n = plan.drift, plan.federation.samples
     everyone = draw_clients(problem, drift, plan.federation, seed, task + 1)
     names = stream(seed, Purpose.DATA, task, np.arange(n)[:, None], i)
     zeta, slope = normal_pairs(names, np.arange(problem.dim))
-    zeta = np.sqrt(drift.sample / problem.dim) * (zeta - zeta.mean(axis=0))
-    slope = np.sqrt(drift.sample_slope) * (slope - slope.mean(axis=0))
+    zeta = np.sqrt(spread(drift.sample, n) / problem.dim) * (zeta - zeta.mean(axis=0))
+    slope = np.sqrt(spread(drift.sample_slope, n)) * (slope - slope.mean(axis=0))
     return Client(problem, problem.eigenvalues * (1 + everyone.slope[i] + slope), everyone.delta[i] + zeta)
 
 

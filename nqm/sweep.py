@@ -287,7 +287,7 @@ class Run:
                     workers.check()
                 for future in done:
                     try:
-                        outcome = future.result()
+                        self._receive(future, pending)
                     except BrokenExecutor:
                         restarts += 1
                         if restarts > RESTARTS:
@@ -297,14 +297,6 @@ class Run:
                         workers.close()
                         workers.open()
                         break
-                    except InvalidInput:
-                        raise
-                    except Exception as error:  # the task itself was lost, as when it kills every worker it comes to
-                        for job in pending.pop(future).jobs:
-                            self._fail(job.units, f"{type(error).__name__}: {' '.join(str(error).split())}")
-                        continue
-                    del pending[future]
-                    self._keep(outcome)
         except CancelledError:
             raise InvalidInput(f"the workers are lost; {self._resume()}") from None
         except InvalidInput as error:
@@ -320,6 +312,19 @@ class Run:
     def kept(self) -> int:
         """How many units are in the store."""
         return len(self.told) - len(self.errors)
+
+    def _receive(self, future: Future[Outcome], pending: dict[Future[Outcome], Task]) -> None:
+        """Keep what a task has brought. One that was lost itself, as when it kills every worker it comes to, fails."""
+        try:
+            outcome = future.result()
+        except (BrokenExecutor, CancelledError, InvalidInput):  # it is not about this task
+            raise
+        except Exception as error:
+            for job in pending.pop(future).jobs:
+                self._fail(job.units, f"{type(error).__name__}: {' '.join(str(error).split())}")
+            return
+        del pending[future]
+        self._keep(outcome)
 
     def _resume(self) -> str:
         return f"{self.kept} of {self.total} runs are kept, the same command goes on from there"

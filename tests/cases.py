@@ -196,6 +196,7 @@ UNEXPECTED = {
     "special, sampled, slopes": Case(Drift(**SLOPES), federation(6, 3, tasks=2), Special(0.05), SHIFTED),
     "mimelite, moving slopes": Case(Drift(**BASE, time_slope=0.1), federation(6, 3), MimeLite(0.05, momentum=0.6)),
     "fedeve, slopes": Case(Drift(**SLOPES), federation(6, 3), FedEve(0.03)),
+    "fedavg, pooled, overlap": Case(Drift(**SLOPES, overlap=2.0), federation(6, 3, cohort="pooled"), FedAvg(0.05)),
     "fedavg, pooled": Case(Drift(**SLOPES), federation(6, 3, cohort="pooled"), FedAvg(0.05)),
     "fedavg, dealt": Case(Drift(**SLOPES), federation(6, 3, cohort="dealt"), FedAvg(0.05)),
 }
@@ -211,6 +212,10 @@ FINITE = Drift(client=0.7, client_slope=0.05, sample=1.0, sample_slope=0.1)
 BENT = Quadratic(dim=5, mu=1.0, L=8.0, w0=0.4, task_shift=6.0, gradient_bound=3.0)
 STEPS_ONLY = {
     "fedavg, bounded gradients": Case(Drift(**SLOPES), federation(6, 3), FedAvg(0.05), BENT),
+    **{
+        f"{method.name}, bounded gradients": Case(Drift(**SLOPES), federation(6, 3), method, BENT)
+        for method in (FedAvgM(0.05), FedOpt(0.05), MimeLite(0.05, momentum=0.6), Scaffold(0.05), FedEve(0.03))
+    },
     "sgd, bounded gradients": Case(Drift(**BASE), federation(6, 3), SGD(0.05), BENT),
     "special, bounded gradients": Case(Drift(**BASE), federation(6, 3, tasks=2), Special(0.05), BENT),
     "special-c, bounded gradients": Case(Drift(**BASE), federation(6, 3, tasks=2), SpecialC(0.05), BENT),

@@ -203,6 +203,24 @@ class TestFiniteSums:
         two = simulate(self.problem, FINITE, f, FedTrack(0.02), seeds=2)
         np.testing.assert_allclose(one["loss_of_task"], two["loss_of_task"], rtol=1e-12)
 
+    def test_samples_spread_as_they_are_said_to(self) -> None:
+        """E||zeta||^2 = sample and Var slope = sample_slope, whatever n: 4,000 clients, z < 4.5."""
+        from nqm import finite
+        from nqm.experiment import Experiment
+        from nqm.plan import Plan
+
+        drift = Drift(sample=3.0, sample_slope=0.04)
+        for n in (2, 5):
+            f = Federation(1, rounds=1, samples=n)
+            plan = Plan(Experiment(self.problem, drift, f, FedTrack(0.1)))
+            found = [finite.client(plan, self.problem, s, 0, 0) for s in range(4_000)]
+            for one in found[:20]:
+                np.testing.assert_allclose(one.offset.mean(axis=0), 0, atol=1e-14)
+            squares = np.array([(one.offset**2).sum(axis=1).mean() for one in found])
+            slopes = np.array([((one.curvature / self.problem.eigenvalues - 1) ** 2).mean() for one in found])
+            for values, truth in ((squares, 3.0), (slopes, 0.04)):
+                assert abs(values.mean() - truth) < 4.5 * values.std() / np.sqrt(len(values))
+
     def test_a_memory_of_the_whole_past_has_no_bias(self) -> None:
         f = Federation(4, local_steps=3, rounds=10, samples=6, tasks=2)
         whole = simulate(self.problem, FINITE, f, CFlag(0.02, memory=6), seeds=3)
@@ -449,6 +467,10 @@ BAD = [
     (
         lambda: simulate(*parts(Federation(4, 2, cohort="pooled"), FedAvg(0.1), Drift(client=1.0, fresh=True))),
         "federation.cohort = 'pooled': must be 'own' when clients are redrawn",
+    ),
+    (
+        lambda: simulate(*parts(Federation(4, 2, cohort="dealt"), FedEve(0.1, variances="oracle"))),
+        "steps can't run method.name = 'fedeve' with variances = 'oracle'",
     ),
     (
         lambda: simulate(*parts(Federation(4, stateless=True), Scaffold(0.1))),

@@ -36,11 +36,12 @@ class Finite(NamedTuple):
 
 @njit(**INTERNAL)
 def uniform(k1, k2, c):
+    """The c-th uniform number of a stream, as `draws.uniforms` has it."""
     return (float(word(k1, k2, U(c)) >> U(12)) + 0.5) * 2.220446049250313e-16
 
 
 @njit(**INTERNAL)
-def clients_of(m, q, seed, task, i, curve, c, z1, z2):
+def client_of(m, seed, task, i, curve, c, z1, z2):
     """Client i's own part in a task: relative slope and offset."""
     k1, k2 = named(seed, CLIENT, task)
     named_normals(k1, k2, U(0), U(i), z1, z2)
@@ -49,7 +50,7 @@ def clients_of(m, q, seed, task, i, curve, c, z1, z2):
 
 
 @njit(**INTERNAL)
-def samples_of(m, q, seed, task, i, zeta, slope):
+def samples_of(q, seed, task, i, zeta, slope):
     """Client i's samples in a task, centred."""
     k1, k2 = named(seed, DATA, task)
     n = q.samples
@@ -84,8 +85,8 @@ def recall_past(m, q, seed, i, zeta, slope, curve, c, z1, z2, order, wanted, kep
     zero(past_H)
     zero(past_o)
     for task in range(tasks):
-        clients_of(m, q, seed, task, i, curve, c, z1, z2)
-        samples_of(m, q, seed, task, i, zeta, slope)
+        client_of(m, seed, task, i, curve, c, z1, z2)
+        samples_of(q, seed, task, i, zeta, slope)
         for d in range(m.dim):
             lam, away = m.task_lam[task, d], m.task_away[task, d]
             H = lam * (1.0 + curve[d])
@@ -101,6 +102,7 @@ def recall_past(m, q, seed, i, zeta, slope, curve, c, z1, z2, order, wanted, kep
 
 @njit(**INTERNAL)
 def best(q, transference, length):
+    """beta_i of Table 1 of `cflag` for a client with transference; ``length`` = ||a_i||^2."""
     return (1.0 - q.smoothness * q.memory_lr) * transference / (q.smoothness * q.share * length)
 
 
@@ -125,8 +127,8 @@ def run(m, q, room, seeds, ends, out):
                     m, q, seeds[s], i, zeta[i], slope[i], curve[i], c[i], z1, z2, order, wanted,
                     kept_H[i], kept_o[i], past_H[i], past_o[i],
                 )  # fmt: skip
-            clients_of(m, q, seeds[s], m.task, i, curve[i], c[i], z1, z2)
-            samples_of(m, q, seeds[s], m.task, i, zeta[i], slope[i])
+            client_of(m, seeds[s], m.task, i, curve[i], c[i], z1, z2)
+            samples_of(q, seeds[s], m.task, i, zeta[i], slope[i])
             for d in range(width):
                 curve[i, d] = m.lam[d] * (1.0 + curve[i, d])
                 for j in range(n):

@@ -361,18 +361,19 @@ def run(m, r, room, seeds, ends, out):
                         fold(keep, K, summed, squares)
                 if wants_gradient:
                     for d in range(width):
-                        gradient[d] += fma(curve[d], x[0, d], c[d])
-                if r.cut < np.inf:
-                    zero(local)
-                    bent_steps(m, r.cut, absorb(n1, n2, U(i)), base, c, extra, curve, local, z1, z2)
-                    add(update, 1.0, local)
-                    continue
+                        gradient[d] += max(-r.cut, min(r.cut, fma(curve[d], x[0, d], c[d])))
                 for d in range(width):
                     push[d] = -m.step * (fma(curve[d], base[d], c[d]) + extra[d])
                 if r.controls:
                     add(push, m.step, control[i])
 
-                if r.folded:
+                if r.cut < np.inf:
+                    scale(push, 1.0, extra)
+                    if r.controls:
+                        add(push, -1.0, control[i])
+                    zero(local)
+                    bent_steps(m, r.cut, absorb(n1, n2, U(i)), base, c, push, curve, local, z1, z2)
+                elif r.folded:
                     for d in range(width):
                         local[d] = summed[d] * push[d]
                     if m.slopes:
