@@ -200,7 +200,7 @@ def expect(experiment: ExperimentFile, out: OutFile = None, as_json: Json = Fals
     else:
         _show_curves(console, {name: data[name].values for name in CURVES})
     ended = data["diverged_at"].values.ravel()
-    _show_ending(console, e, ended.tolist(), data, out)
+    _show_ending(console, e, data, out)
     if (ended < 0).all():
         _hint(console, f"driftproof simulate {experiment}", "draws sample paths beside these curves")
 
@@ -224,7 +224,6 @@ def simulate(
 ) -> None:
     """Sample paths, one a seed."""
     import nqm
-    from nqm.plan import Plan
 
     e = _read(experiment)
     _check_file(out)
@@ -256,8 +255,9 @@ def simulate(
         )
         return
     console = _console()
+    error_bars = "" if e.federation.tasks > 1 else " ± standard error"
     console.print(
-        f"[bold]Mean of {len(ended)} seeds ± standard error[/bold], engine {engine} · {_describe(e)}",
+        f"[bold]Mean of {len(ended)} seeds{error_bars}[/bold], engine {engine} · {_describe(e)}",
         highlight=False,
     )
     mean.pop("grad_norm_sq")  # four columns with errors are too wide for a terminal
@@ -265,10 +265,8 @@ def simulate(
         _show_tasks(console, data)
     else:
         _show_curves(console, mean, error)
-    _show_ending(console, e, ended.tolist(), data, out)
-    plan = Plan.of_tasks(e)[0]
-    exact = e.method.rule == "linear" and not e.federation.samples and e.problem.gradient_bound is None
-    if exact and not plan.slopes:  # with slopes, expect may have to condition on clients, or to refuse
+    _show_ending(console, e, data, out)
+    if _expects(e):
         _hint(console, f"driftproof expect {experiment}", "gives the same curves exactly, without sampling")
 
 
@@ -741,6 +739,19 @@ def _print_json(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
+def _expects(e: Any) -> bool:
+    """Whether `expect` gives the same curves exactly, over all that is random."""
+    from nqm import InvalidInput, exact_servers
+    from nqm.plan import Plan
+
+    plan = Plan.of_tasks(e)[0]
+    try:
+        exact_servers.check(plan)
+    except InvalidInput:
+        return False
+    return not plan.slopes and (e.method.rule == "linear" or getattr(e.method, "gain", None) is not None)
+
+
 def _rounds(diverged_at: Any) -> Any:
     """Rounds of divergence, null for what did not diverge."""
     listed = diverged_at.tolist() if hasattr(diverged_at, "tolist") else diverged_at
@@ -820,9 +831,12 @@ def _show_tasks(console: Console, data: xr.Dataset) -> None:
 
     from nqm import transfer
 
-    if "seed" in data.dims:
-        data = data.mean("seed")
-    matrix = transfer.loss_matrix(data)
+    several = "seed" in data.dims
+
+    def mean(values: Any) -> Any:
+        return values.mean("seed") if several else values
+
+    matrix = mean(transfer.loss_matrix(data))
     table = Table(box=box.SIMPLE_HEAD, title="excess loss of each task")
     table.add_column("after task", justify="right")
     for task in matrix["of_task"].values:
@@ -832,21 +846,28 @@ def _show_tasks(console: Console, data: xr.Dataset) -> None:
     console.print(table)
     if math.isfinite(float(matrix.max())):
         console.print(
-            f"average loss {float(transfer.average_loss(data)):.4g}, "
-            f"backward transfer {float(transfer.backward_transfer(data)):.4g} (positive: later tasks helped), "
-            f"forgetting {float(transfer.forgetting(data)):.4g}, worst drop {float(transfer.worst_drop(data)):.4g}",
+            f"average loss {float(mean(transfer.average_loss(data))):.4g}, "
+            f"backward transfer {float(mean(transfer.backward_transfer(data))):.4g} (positive: later tasks helped), "
+            f"forgetting {float(mean(transfer.forgetting(data))):.4g}, "
+            f"worst drop {float(mean(transfer.worst_drop(data))):.4g}",
             highlight=False,
         )
 
 
-def _show_ending(console: Console, e: Any, ended: list[int], data: xr.Dataset, out: Path | None) -> None:
+def _show_ending(console: Console, e: Any, data: xr.Dataset, out: Path | None) -> None:
     """Divergence, what the numbers are conditioned on, and where they went."""
-    gone = [t for t in ended if t >= 0]
-    if gone:
-        who = "Diverged" if len(ended) == 1 else f"{len(gone)} of {len(ended)} seeds diverged, the first"
+    at = data["diverged_at"]
+    if bool((at >= 0).any()):
+        runs = (at >= 0).any("task") if "task" in at.dims else at >= 0
+        who = f"{int(runs.sum())} of {runs.size} seeds diverged, the first" if runs.ndim else "Diverged"
+        where = ""
+        if "task" in at.dims:
+            task = int(at["task"][(at >= 0).any([d for d in at.dims if d != "task"]).values][0])
+            at, where = at.sel(task=task), f" of task {task}"
+        largest = max(p.L for p in e.problem.sequence(e.federation.tasks))
         console.print(
-            f"{who} at round {min(gone)}: lower method.lr = {e.method.lr:g}; "
-            f"plain gradient descent is stable below 2/L = {2 / e.problem.L:.3g}.",
+            f"{who} at round {int(at.where(at >= 0).min())}{where}: lower method.lr = {e.method.lr:g}; "
+            f"plain gradient descent is stable below 2/L = {2 / largest:.3g}.",
             highlight=False,
         )
     for note in _notes(data):

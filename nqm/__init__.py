@@ -4,6 +4,7 @@ import nqm
 curve = nqm.expect(nqm.Quadratic(dim=50, L=20), nqm.Drift(time=100), nqm.Federation(), nqm.FedAvg(lr=0.01))
 """
 
+from . import transfer
 from .check import InvalidInput
 from .drift import Drift
 from .exact import expect
@@ -67,5 +68,6 @@ __all__ = [
     "save",
     "simulate",
     "stability_limit",
+    "transfer",
     "tune",
 ]

@@ -62,16 +62,17 @@ def _server_runner(plan: Plan, folded: bool) -> Runner:
     method, federation, problem = plan.method, plan.federation, plan.experiment.problem
     if folded and problem.gradient_bound is not None:
         raise _by_name("collapsed", plan, "problem.gradient_bound: a bent gradient does not fold")
+    engine = "collapsed" if folded else "steps"
     if plan.remembers:
         raise _by_name(
-            "steps",
+            engine,
             plan,
             "problem.gradient_bound or federation.cohort: history is kept for linear gradients of one's own",
         )
     odd = problem.gradient_bound is not None or federation.cohort != "own"
     if isinstance(method, FedEve) and method.variances == "oracle" and (plan.slopes or plan.alpha > 0 or odd):
         beside = "slopes, correlated drift, bounded gradients or a shared cohort"
-        raise _by_name("steps", plan, f"variances = 'oracle' and {beside}: the exact ones are not at hand")
+        raise _by_name(engine, plan, f"variances = 'oracle' and {beside}: the exact ones are not at hand")
     server = plan.server or from_linear(plan.linear)
     per_client = method.rule == "kalman" or method.controls or federation.cohort != "own"
     alone = folded and not per_client and aggregates(plan)

@@ -87,8 +87,10 @@ def expect(
     )
     methods = [method] if rates is None else [method.with_lr(float(x)) for x in rates]
     T, n = federation.rounds, problem.dim
-    size = federation.tasks * len(methods) * (T + 1) * n * 8 * (9 if norm else 5)
-    memory(size, f"expect (rounds = {T}, dim = {n}, rates: {len(methods)})", "lower rounds, dim or the number of rates")
+    tasks = federation.tasks
+    size = tasks * len(methods) * (T + 1) * 8 * (n * (9 if norm else 5) + (2 * tasks if tasks > 1 else 0))
+    what = f"expect (rounds = {T}, dim = {n}, rates: {len(methods)}" + (f", tasks = {tasks})" if tasks > 1 else ")")
+    memory(size, what, "lower rounds, dim, tasks or the number of rates")
 
     with np.errstate(over="ignore", invalid="ignore"):  # a rate that diverges is reported as such, not warned about
         if compiled and not norm and not plan.slopes and plan.server is None and federation.tasks == 1:

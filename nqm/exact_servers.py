@@ -39,6 +39,7 @@ class Moments:
 
 
 def refuse(plan: Plan, why: str, engines: str = "steps or collapsed") -> InvalidInput:
+    engines = "reference" if plan.remembers else engines  # the loops keep history for linear gradients of one's own
     return InvalidInput(f"expect can't run method.name = '{plan.method.name}' {why}; use engine = {engines}")
 
 

@@ -63,7 +63,9 @@ class Experiment:
             raise InvalidInput("[method]: missing; give at least name and lr")
         raw = dict(tables.get("problem", {}))
         if "dim" not in raw:
-            lists = [raw[k] for k in ("spectrum", "b", "w0") if isinstance(raw.get(k), (list, tuple))]
+            own = [t for t in raw["tasks"] if isinstance(t, Mapping)] if isinstance(raw.get("tasks"), list) else []
+            fields = [t[k] for t in (raw, *own) for k in ("spectrum", "b", "w0") if k in t]
+            lists = [value for value in fields if isinstance(value, (list, tuple))]
             if lists:
                 raw["dim"] = len(lists[0])
         problem = _build(Quadratic, "problem", {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items()})

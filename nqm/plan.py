@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from .check import InvalidInput, fail, memory
+from .check import InvalidInput, fail, integer, memory
 from .draws import Purpose, normal_pairs, stream
 from .drift import Drift
 from .experiment import Experiment
@@ -29,7 +29,8 @@ class Clients:
 
 
 def draw_clients(problem: Quadratic, drift: Drift, federation: Federation, seed: int = 0, task: int = 1) -> Clients:
-    """The clients that ``seed`` draws for a task, for conditioning on them."""
+    """The clients that ``seed`` draws for a task (1, 2, ...), for conditioning on them."""
+    integer("task", task, 1, federation.tasks)
     if drift.fresh or federation.stateless:
         raise InvalidInput("clients: there is nothing to condition on when clients are redrawn every round")
     size = f"clients = {federation.clients}, dim = {problem.dim}"
@@ -55,6 +56,9 @@ class Plan:
     def __post_init__(self) -> None:
         federation = self.federation
         self.method.check_federation(federation)
+        for name in ("sample", "sample_slope"):
+            if getattr(self.drift, name) > 0 and not federation.samples:
+                raise fail(f"drift.{name}", getattr(self.drift, name), "needs federation.samples > 0")
         if federation.cohort != "own" and self.redrawn:
             raise fail(
                 "federation.cohort",
@@ -65,6 +69,9 @@ class Plan:
             self.method.check_finite(self.drift)
             if self.clients is not None:
                 raise InvalidInput("clients: can't be given on a finite sum (federation.samples); seeds draw them")
+            if self.experiment.problem.gradient_bound is not None:
+                bound = self.experiment.problem.gradient_bound
+                raise fail("problem.gradient_bound", bound, "must be left out on a finite sum (federation.samples)")
             if federation.partial or federation.stateless or federation.cohort != "own":
                 raise InvalidInput(
                     f"federation.samples = {federation.samples}: a finite sum is run with all clients in every round, "

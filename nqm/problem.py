@@ -7,7 +7,7 @@ directions part.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -88,10 +88,17 @@ class Quadratic:
             else:
                 put(self, name, number(f"problem.{name}", value))
         put(self, "task_shift", number("problem.task_shift", self.task_shift, 0.0))
-        put(self, "tasks", tuple(_task_table(k, dict(t), dim) for k, t in enumerate(self.tasks, 1)))
+        tables: Any = self.tasks
+        if not isinstance(tables, (list, tuple)) or not all(isinstance(t, Mapping) for t in tables):
+            raise fail(
+                "problem.tasks", tables, "must be a list of tables, one a task (federation.tasks is their number)"
+            )
+        put(self, "tasks", tuple(_task_table(k, dict(t), dim) for k, t in enumerate(tables, 1)))
         if self.gradient_bound is not None:
             bound = number("problem.gradient_bound", self.gradient_bound, 0.0, open_low=True)
             put(self, "gradient_bound", bound)
+        for k, table in enumerate(self.tasks, 1):
+            _task(replace(self, tasks=(), task_shift=0.0), k, table)
         if isinstance(self.b, tuple):
             outside = np.abs(self.b_eigen[self.eigenvalues == 0])
             if outside.size and outside.max() > 1e-12 * max(1.0, float(np.abs(self.b_eigen).max())):
@@ -169,13 +176,15 @@ class Quadratic:
         if count == 1 and not self.tasks:
             return [self]
         alone = replace(self, tasks=(), task_shift=0.0)
-        problems = [replace(alone, **table) for table in self.tasks] or [alone] * count
+        problems = [_task(alone, k, table) for k, table in enumerate(self.tasks, 1)] or [alone] * count
         if self.task_shift == 0 or count == 1:
             return problems
         kept = np.all([p.eigenvalues > 0 for p in problems], axis=0)  # a direction without curvature has no optimum
         who = np.arange(1, count)[:, None]
         shifts = np.zeros((count, self.dim))
         shifts[1:] = kept * normal_pairs(stream(self.seed, Purpose.TASK, who), np.arange(self.dim))[0]
+        if not kept.any():
+            raise fail("problem.task_shift", self.task_shift, "needs a direction with an eigenvalue > 0 in every task")
         apart = [float(((s - r) ** 2).sum()) for k, s in enumerate(shifts) for r in shifts[:k]]
         shifts *= np.sqrt(self.task_shift / max(apart))
         moved = [p.from_eigen(p.b_eigen + s) for p, s in zip(problems[1:], shifts[1:], strict=True)]
@@ -188,6 +197,14 @@ class Quadratic:
             return np.zeros(self.dim)
         # A rotation keeps the law of a standard normal vector, so it is drawn where it is needed.
         return given * normal_pairs(stream(self.seed, purpose), np.arange(self.dim))[0]
+
+
+def _task(alone: Quadratic, task: int, table: dict[str, Any]) -> Quadratic:
+    """The problem of one task; what is wrong with it is said of its table."""
+    try:
+        return replace(alone, **table)
+    except InvalidInput as error:
+        raise InvalidInput(str(error).replace("problem.", f"problem.tasks[{task}].", 1)) from None
 
 
 OWN = ("mu", "L", "spectrum", "b")

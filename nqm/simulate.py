@@ -58,6 +58,8 @@ def simulate(
     plan, tasks, points = plans[0], federation.tasks, federation.rounds + 1
     size = len(names) * tasks * points * 8 * (plan.rows + 5)
     memory(size, f"{len(names)} seeds of {tasks * federation.rounds} rounds", "lower seeds, tasks or rounds")
+    data = 16 * federation.slots * federation.samples * max(problem.dim, compiled.LANES) * tasks
+    memory(data, f"{federation.samples} samples a client", "lower samples, clients or tasks")
     effort = len(names) * tasks * compiled.work(plan, engine == "collapsed")
     if effort > MOST_WORK:
         raise InvalidInput(

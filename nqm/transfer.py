@@ -25,7 +25,7 @@ def backward_transfer(data: xr.Dataset) -> xr.DataArray:
     """Mean over all tasks but the last of A_{j,j} - A_{K,j}: positive if later tasks made earlier ones better."""
     matrix = loss_matrix(data)
     gain = _own(matrix) - matrix.isel(task=-1, drop=True)
-    return gain.isel(of_task=slice(0, -1)).mean("of_task")
+    return gain.where(_finite(matrix), -np.inf).isel(of_task=slice(0, -1)).mean("of_task")
 
 
 def forgetting(data: xr.Dataset) -> xr.DataArray:
@@ -41,7 +41,13 @@ def worst_drop(data: xr.Dataset) -> xr.DataArray:
 def _lost(data: xr.Dataset) -> xr.DataArray:
     matrix = loss_matrix(data)
     learned = matrix.where(matrix["task"] >= matrix["of_task"], np.inf)
-    return (matrix.isel(task=-1, drop=True) - learned.min("task")).isel(of_task=slice(0, -1))
+    lost = matrix.isel(task=-1, drop=True) - learned.min("task")
+    return lost.where(_finite(matrix), np.inf).isel(of_task=slice(0, -1))
+
+
+def _finite(matrix: xr.DataArray) -> xr.DataArray:
+    """Whether a run ended: one that diverged has forgotten without bound, and inf - inf is no number."""
+    return abs(matrix).max(("task", "of_task")) < np.inf
 
 
 def average_loss(data: xr.Dataset) -> xr.DataArray:

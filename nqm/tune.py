@@ -41,15 +41,23 @@ class Tuned:
 def stability_limit(problem: Quadratic, federation: Federation, method: Method) -> float:
     """The rate above which some direction of the mean grows: |1 - beta lambda| reaches 1 (slopes left aside).
 
-    For a server that keeps something it is the largest eigenvalue of a round that has to stay below 1.
+    For a server that keeps something it is the largest eigenvalue of a round that has to stay below 1. In a sequence
+    it is the least limit of all tasks.
     A rate just beyond it is not yet infinite after T rounds, so that a grid of finite runs would overstate it.
     """
     if method.rule != "linear" and getattr(method, "gain", None) is None:
         raise InvalidInput(f"method.name = '{method.name}': its round is not a linear map, so there is no such limit")
+    if problem.gradient_bound is not None:
+        raise fail("problem.gradient_bound", problem.gradient_bound, "must be left out: a bent round is not linear")
+    each = zip(problem.sequence(federation.tasks), range(1, federation.tasks + 1), strict=True)
+    return min(_stability_limit(p, federation, method, task) for p, task in each)
+
+
+def _stability_limit(problem: Quadratic, federation: Federation, method: Method, task: int) -> float:
     K, lam = federation.local_steps, problem.eigenvalues
 
     def contracts(lr: float) -> bool:
-        server_map = method.with_lr(lr).server(federation, federation.tasks)
+        server_map = method.with_lr(lr).server(federation, task)
         if server_map is not None and not method.controls:  # controls cancel in the average
             return bool(np.all(exact_servers.growth(server_map, lam, K)[lam > 0] < 1.0))
         step, follow, prox, server = method.with_lr(lr).linear(K)

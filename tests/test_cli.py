@@ -106,6 +106,18 @@ class TestTasks:
         path.write_text(path.read_text() + more)
         assert_one_line(run("expect", path), "problem.tasks[3].dim = 5: must be problem.dim = 4")
 
+    def test_divergence_names_its_task(self, toml):
+        path = toml(**TASKS | {"method__lr": "3.0", "federation__rounds": "400", "drift__noise": "1.0"})
+        assert "Diverged at round" in " ".join(run("expect", path).stdout.split())
+        shown = " ".join(run("simulate", path, "--seeds", 2).stdout.split())
+        assert "2 of 2 seeds diverged, the first at round" in shown
+        assert "of task 1: lower method.lr = 3" in shown
+
+    def test_simulate_promises_expect_only_where_it_runs(self, toml):
+        sampled = toml(**TASKS | {"method__name": '"scaffold"', "federation__sampled": "2"})
+        assert "without sampling" not in run("simulate", sampled, "--seeds", 2).stdout
+        assert "without sampling" in " ".join(run("simulate", toml(**TASKS), "--seeds", 2).stdout.split())
+
     def test_a_method_without_a_closed_recursion_is_named(self, toml):
         path = toml(method__name='"fedopt"', method__weights=None)
         assert_one_line(

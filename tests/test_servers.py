@@ -440,6 +440,28 @@ BAD = [
     (lambda: Quadratic(dim=3, tasks=({"w0": 1.0},)), r"problem.tasks\[1\].w0: unknown field"),
     (lambda: Quadratic(dim=3, tasks=({},)).sequence(2), "federation.tasks = 2: must be 1, the number of tables"),
     (lambda: Quadratic(task_shift=-1.0), "problem.task_shift = -1"),
+    (lambda: Quadratic(tasks=2), "problem.tasks = 2: must be a list of tables, one a task"),
+    (lambda: Quadratic(tasks=[1, 2]), "problem.tasks = .*: must be a list of tables"),
+    (lambda: Quadratic(dim=3, tasks=({}, {"L": 0.5})), r"problem.tasks\[2\].mu = 1.0: must be at most"),
+    (
+        lambda: Quadratic(
+            dim=2, rotation="none", task_shift=2.0, b=0.0, tasks=({"spectrum": (0.0, 2.0)}, {"spectrum": (1.0, 0.0)})
+        ).sequence(2),
+        "problem.task_shift = 2.0: needs a direction with an eigenvalue > 0 in every task",
+    ),
+    (lambda: draw_clients(SHIFTED, Drift(), Federation(3), task=0), "task = 0"),
+    (
+        lambda: expect(*parts(Federation(4), FedAvg(0.1), Drift(sample=1.0))),
+        "drift.sample = 1.0: needs federation.samples",
+    ),
+    (
+        lambda: simulate(*parts(Federation(4, samples=10**11), FedTrack(0.1)), engine="reference"),
+        "100000000000 samples a client .*lower samples",
+    ),
+    (
+        lambda: simulate(*parts(Federation(4, samples=3), FedTrack(0.1), problem=Quadratic(gradient_bound=1.0))),
+        "problem.gradient_bound = 1.0: must be left out on a finite sum",
+    ),
     (lambda: Quadratic(gradient_bound=0.0), "problem.gradient_bound = 0"),
     (lambda: Federation(tasks=0), "federation.tasks = 0"),
     (lambda: Federation(cohort="mixed"), "federation.cohort = 'mixed'"),
@@ -500,6 +522,18 @@ def test_stability_of_a_server_with_momentum() -> None:
     assert limit == pytest.approx(2 * 1.9 / 4, rel=1e-9)
 
 
+def test_stability_of_a_sequence_is_that_of_its_frailest_task() -> None:
+    f = Federation(6, 3, local_steps=3, rounds=60)
+    alone = Quadratic(dim=3, mu=1, L=4, task_shift=2)
+    fedavg = nqm.stability_limit(alone, f, FedAvg(0.1))
+    several = dataclasses.replace(f, tasks=2)
+    assert nqm.stability_limit(alone, several, Special(0.1)) == pytest.approx(fedavg)  # its first task has no anchor
+    steep = Quadratic(dim=3, mu=1, L=2, tasks=({}, {"L": 40.0}))
+    assert nqm.stability_limit(steep, several, FedAvg(0.1)) == nqm.stability_limit(
+        Quadratic(dim=3, L=40), f, FedAvg(0.1)
+    )
+
+
 def test_a_run_that_diverges_in_a_task_stays_diverged() -> None:
     f = Federation(3, local_steps=2, rounds=400, tasks=3)
     for engine in ("reference", "steps", "collapsed"):
@@ -507,6 +541,8 @@ def test_a_run_that_diverges_in_a_task_stays_diverged() -> None:
         assert (data["diverged_at"].values[:, 0] > 5).all()
         assert (data["diverged_at"].values[:, 1:] == 0).all()
         assert np.isposinf(data["loss_of_task"].values[:, 1:]).all()
+        assert np.isposinf(transfer.forgetting(data)).all()
+        assert np.isneginf(transfer.backward_transfer(data)).all()
 
 
 @pytest.mark.parametrize("method", [Special(0.05), Scaffold(0.05), FedEve(0.03), FedOpt(0.05)])

@@ -162,7 +162,7 @@ class Method:
                 f"method.name = '{self.name}' does not run on a finite sum (federation.samples > 0); "
                 f"these do: {', '.join(able)}"
             )
-        for name in ("time", "time_slope", "noise", "loss_mean", "loss_var", "overlap"):
+        for name in ("time", "time_slope", "noise", "loss_mean", "loss_var", "overlap", "correlation"):
             if getattr(drift, name) != 0:
                 allowed = "must be 0 on a finite sum (federation.samples): its randomness is in its samples"
                 raise fail(f"drift.{name}", getattr(drift, name), allowed)

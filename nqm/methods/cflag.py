@@ -29,7 +29,9 @@ class FedTrack(Method):
     def check_federation(self, federation: Federation) -> None:
         if federation.samples < 1:
             raise fail("federation.samples", federation.samples, f"must be >= 1 for method.name = '{self.name}'")
-        if federation.partial or federation.stateless:
+        if federation.stateless:
+            raise fail("federation.stateless", True, f"must be false for method.name = '{self.name}': its clients stay")
+        if federation.partial:
             raise InvalidInput(
                 f"federation.sampled = {federation.S}: method.name = '{self.name}' needs all clients in every round"
             )
