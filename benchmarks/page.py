@@ -129,7 +129,7 @@ How each is written, and what it is made for:
 No library here does what the engines of `nqm` are for, nor do these do what the libraries are for: the table says what
 it costs to study a quadratic with them. FedJAX 0.0.17 is given back `jax.tree_map`, which newer JAX lacks.
 pfl-research's own PyTorch model keeps updates in float32, hence the NumPy one. A library that is not installed is
-skipped: `pip install driftproof[peers]`.
+skipped: `pip install 'driftproof[peers]'`.
 
 ## How cost grows
 

@@ -14,6 +14,19 @@ from nqm.plan import Plan
 Array = NDArray[np.float64]
 
 
+def local_steps(
+    local: Array, keep: Array, push: Array, noise: Array, sd: float, steps: int, rng: np.random.Generator
+) -> None:
+    """local <- keep local + push + sd normals, ``steps`` times from 0, in place; ``noise`` is room."""
+    local[:] = 0.0
+    for _ in range(steps):
+        local *= keep
+        local += push
+        rng.standard_normal(out=noise)
+        noise *= sd
+        local -= noise
+
+
 def run(experiment: Experiment, seeds: int, rounds: int) -> Array:
     """||g||^2 of every seed and round, (seeds, rounds + 1)."""
     plan = Plan(experiment)
@@ -39,13 +52,7 @@ def run(experiment: Experiment, seeds: int, rounds: int) -> Array:
         past += x
         push += (lam * e)[:, None, :]
         push *= -step
-        local[:] = 0.0
-        for _ in range(experiment.federation.local_steps):
-            local *= keep
-            local += push
-            rng.standard_normal(out=noise)
-            noise *= step * np.sqrt(plan.var_noise)
-            local -= noise
+        local_steps(local, keep, push, noise, step * np.sqrt(plan.var_noise), experiment.federation.local_steps, rng)
         e += server * local.mean(axis=1)
         out[:, t + 1] = ((lam * e) ** 2).sum(axis=1)
     return out
@@ -70,13 +77,7 @@ def fedeve(experiment: Experiment, seeds: int, rounds: int) -> Array:
         push = stays + x
         push += (lam * (e - M))[:, None, :]
         push *= -step
-        local[:] = 0.0
-        for _ in range(experiment.federation.local_steps):
-            local *= keep
-            local += push
-            rng.standard_normal(out=noise)
-            noise *= step * np.sqrt(plan.var_noise)
-            local -= noise
+        local_steps(local, keep, push, noise, step * np.sqrt(plan.var_noise), experiment.federation.local_steps, rng)
         D = -local.mean(axis=1)
         local += D[:, None, :]
         period = ((M - D) ** 2).sum(axis=1) / (N * d)

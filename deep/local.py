@@ -154,12 +154,12 @@ class Cohort:
 
     def gradients(self, w: Tensor, examples: list[Examples] | None = None) -> Tensor:
         """Every client's full gradient at the common point w, on its data or on the given examples: (clients, d)."""
-        found = [g for _, g in self.slots(w, examples)]
+        found = list(self.slots(w, examples))
         return torch.stack(found).sum(0) if len(found) > 1 else found[0]
 
     def slots(
         self, w: Tensor, examples: list[Examples] | None = None, plans: list[list[Tensor]] | None = None
-    ) -> Iterator[tuple[int, Tensor]]:
+    ) -> Iterator[Tensor]:
         """The full gradients in parts, slot by slot: of every client's j-th minibatch, weighted by its share n_j/n."""
         examples = self.data if examples is None else examples
         if plans is None:
@@ -171,7 +171,7 @@ class Cohort:
             for members in self.chunks():
                 batches = _gather(examples[members], parts[members], sizes[members])
                 rows.append(self._each(w, batches))
-            yield j, torch.cat(rows)
+            yield torch.cat(rows)
 
     def _each(self, w: Tensor, batches: list[Batch]) -> Tensor:
         if self.vectorised:

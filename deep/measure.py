@@ -25,12 +25,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad
-from torch.nn.functional import cross_entropy
 
 from nqm import Clients, Drift, Federation, InvalidInput, Quadratic, draw_clients
 from nqm.check import fail, integer, memory
 
-from .partition import generator
+from .draws import numpy_generator
+from .network import classification
 
 Params = dict[str, Tensor]
 Data = Sequence[Sequence[tuple[Tensor, Tensor] | None]]
@@ -228,10 +228,6 @@ def _ends(diagonal: list[float], side: list[float]) -> tuple[float, float, float
     return float(values[-1]), float(values[0]), float(residual[-1]), float(residual[0])
 
 
-def _losses(outputs: Tensor, y: Tensor) -> Tensor:
-    return cross_entropy(outputs, y, reduction="none")
-
-
 @contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
     """Without dropout and with BatchNorm's running statistics, so that a sample has a gradient of its own."""
@@ -250,7 +246,7 @@ def measure(
     *,
     batch: int = 32,
     exhaustive: bool = False,
-    losses: Losses = _losses,
+    losses: Losses = classification,
     remembered: Remembered | None = None,
     steps: int = 30,
     most: int = 4096,
@@ -293,7 +289,7 @@ def measure(
                     continue
                 x, y = cell
                 # Chunks of a set that is sorted by class would not be draws from it.
-                order = torch.from_numpy(generator(seed, "chunks", t, i).permutation(len(y))).to(y.device)
+                order = torch.from_numpy(numpy_generator(seed, "chunks", t, i).permutation(len(y))).to(y.device)
                 parts = order.split(max(1, min(batch, len(y) // 2)))
                 yield i, [len(p) for p in parts], torch.stack([gradient(x[p], y[p]) for p in parts])
 
@@ -311,26 +307,26 @@ def measure(
                 total += grad(lambda u, at=at: torch.dot(grad(objective)(u, x[at], y[at], weight[at]), v))(w)
             return total
 
-        probe = torch.from_numpy(generator(seed, "lanczos").standard_normal(size)).to(w)
+        probe = torch.from_numpy(numpy_generator(seed, "lanczos").standard_normal(size)).to(w)
         L, mu, L_error, mu_error = _ends(*lanczos(product, probe, steps))
         grad_sq = float(found.mean.norm()) ** 2
         diagonal, side = lanczos(product, found.mean, steps) if grad_sq > 0 else ([L], [0.0])
     return Measured(
-        found.G2,
-        found.D2,
-        found.noise,
-        found.sampling,
-        grad_sq,
-        R2,
-        shared,
-        L,
-        mu,
-        L_error,
-        mu_error,
-        tuple(diagonal),
-        tuple(side[:-1]),
-        batch,
-        size,
+        G2=found.G2,
+        D2=found.D2,
+        noise=found.noise,
+        sampling=found.sampling,
+        grad_sq=grad_sq,
+        R2=R2,
+        R2_shared=shared,
+        L=L,
+        mu=mu,
+        L_error=L_error,
+        mu_error=mu_error,
+        diagonal=tuple(diagonal),
+        side=tuple(side[:-1]),
+        batch=batch,
+        size=size,
     )
 
 
@@ -354,7 +350,7 @@ def _pool(data: Data, most: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     x, y, weight = torch.cat(xs), torch.cat(ys), torch.cat(weights)
     if len(y) > most:
         p = weight.numpy() / float(weight.sum())
-        chosen = torch.from_numpy(generator(seed, "hessian").choice(len(y), most, p=p))
+        chosen = torch.from_numpy(numpy_generator(seed, "hessian").choice(len(y), most, p=p))
         x, y = x[chosen.to(x.device)], y[chosen.to(y.device)]
         weight = torch.full((most,), 1.0 / most, dtype=torch.float64)
     return x, y, weight.to(x.device)

@@ -40,8 +40,11 @@ class LeNet5(nn.Module):
     def __init__(self, shape: tuple[int, int, int], classes: int) -> None:
         super().__init__()
         channels, height, width = shape
-        if min(height, width) < self.SMALLEST:
-            raise fail("model", "lenet5", f"needs images of at least 16x16, these are {height}x{width}: resize them")
+        least = self.SMALLEST
+        if min(height, width) < least:
+            raise fail(
+                "model", "lenet5", f"needs images of at least {least}x{least}, these are {height}x{width}: resize them"
+            )
         side = [((n - 4) // 2 - 4) // 2 for n in (height, width)]
         self.conv1 = nn.Conv2d(channels, 6, 5)
         self.conv2 = nn.Conv2d(6, 16, 5)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+
+from nqm.check import choice, fail
 
 Batch = dict[str, Tensor]
 """x, y, weight (the weights of a batch sum to one; padding weighs nothing) and, with heads, task."""
@@ -175,14 +176,8 @@ def averaged(buffers: list[dict[str, Tensor]], share: Tensor) -> dict[str, Tenso
 
 def pick_device(name: str) -> torch.device:
     """``auto`` takes cuda, then mps, then cpu; a device that is not there is refused."""
-    from nqm.check import choice, fail
-
     choice("training.device", name, ("auto", "cuda", "mps", "cpu"))
-    there: dict[str, Any] = {
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-        "cpu": True,
-    }
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
         return torch.device(next(n for n, here in there.items() if here))
     if not there[name]:

@@ -6,7 +6,6 @@ list of such lists. Every draw comes from a generator named by the seed and what
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,17 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from nqm.check import InvalidInput, fail, integer, number
 
+from .draws import numpy_generator as generator
+
 Index = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 SMALLEST_ALPHA = 1e-6  # one class a part long before; log-weights stay finite for millions of classes
-
-
-def generator(seed: int, purpose: str, *numbers: int) -> np.random.Generator:
-    """The generator named by a seed, a purpose and numbers such as the round; other names, other draws."""
-    # Hashed, since a SeedSequence takes (0, 1), (0, 1, 0) and numbers split into words for the same.
-    name = repr((integer("seed", seed, 0), purpose, *map(int, numbers)))
-    return np.random.default_rng(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=16).digest()))
 
 
 # --- Algorithms 4 to 6 of `cfl` -----------------------------------------------------------------------------------

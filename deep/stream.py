@@ -43,9 +43,9 @@ class Stream(Protocol):
 
 @dataclass(frozen=True)
 class Fixed:
-    """The simplest stream: every client keeps its data within a task; ``sampled`` of them take part a round.
+    """The simplest stream: every client keeps its data within a task.
 
-    shards: (x, y) by task and client.
+    shards: (x, y) by task and client. take: how many clients a round samples; ``None``: all take part.
     """
 
     shards: Sequence[Sequence[tuple[Tensor, Tensor]]]

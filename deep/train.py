@@ -108,7 +108,7 @@ def train(
     losses: (outputs, y) -> one loss an example; cross-entropy unless given.
     after_round: called after each round with the run and its clients, for measurements.
     """
-    with _settings(training):
+    with _determinism(training):
         device, dtype = pick_device(training.device), PRECISIONS[training.precision]
         net = _network(module, stream, training, losses).to(device)
         tests = [(x.to(device, dtype), y.to(device)) for x, y in tests]
@@ -284,10 +284,11 @@ def _resume(run: Run, device: torch.device) -> bool:
 
 
 @contextmanager
-def _settings(training: Training) -> Iterator[None]:
-    """torch's deterministic mode for the time of a run. CUDA's matrix products need an environment variable for it."""
+def _determinism(training: Training) -> Iterator[None]:
+    """torch's deterministic mode for the time of a run, if it is asked for."""
     before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
     if training.deterministic:
+        # CUDA's matrix products are deterministic only with this.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
         torch.backends.cudnn.benchmark = False

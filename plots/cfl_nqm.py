@@ -130,6 +130,6 @@ def _all_runs(choices: Choices) -> dict[tuple[str, str], Run]:
     curves = run_points(best)
     paths = run_points(best, engine="collapsed", seeds=choices.paths)
     return {
-        (setting.name, method): Run(*parts)
-        for (setting, method), *parts in zip(names, tuned, limits, curves, paths, strict=True)
+        (setting.name, method): Run(rate, limit, curve, path)
+        for (setting, method), rate, limit, curve, path in zip(names, tuned, limits, curves, paths, strict=True)
     }

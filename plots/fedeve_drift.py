@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -21,13 +21,7 @@ DRAWN = (0.01, 0.1, 1.0)  # levels whose drift is drawn
 DRAWN_ROUNDS = 20
 
 
-class Look(NamedTuple):
-    color: str
-    dashes: Any
-    marker: str
-
-
-def _worst(data: xr.Dataset) -> dict[str, xr.DataArray]:
+def _at_highest(data: xr.Dataset) -> dict[str, xr.DataArray]:
     """Late loss by seed in each setting, at the highest heterogeneity."""
     top = data["late_loss"].isel(heterogeneity=-1)
     return {name: top.sel(setting=name) for name in SETTINGS}
@@ -56,7 +50,7 @@ def effects_grow(data: xr.Dataset) -> Observation:
 
 def client_drift_is_like_iid(data: xr.Dataset) -> Observation:
     """Like iid: at the highest heterogeneity at most a tenth of the way from no drift to both."""
-    of = {name: _mean(values) for name, values in _worst(data).items()}
+    of = {name: _mean(values) for name, values in _at_highest(data).items()}
     share = (of["client drift only"] - of["no drift"]) / (of["both"] - of["no drift"])
     told = f"{100 * share:.2g} % of what both add, {of['client drift only'] / of['no drift']:.3g} times the loss of iid"
     return Observation("client drift alone is like iid data beside what both do", share <= 0.1, told)
@@ -64,7 +58,7 @@ def client_drift_is_like_iid(data: xr.Dataset) -> Observation:
 
 def period_drift_disrupts(data: xr.Dataset) -> Observation:
     """Disrupts: at least doubles the late loss and its fluctuation over rounds."""
-    of, top = _worst(data), data["late_swing"].isel(heterogeneity=-1).mean("seed")
+    of, top = _at_highest(data), data["late_swing"].isel(heterogeneity=-1).mean("seed")
     loss = _mean(of["period drift only"]) / _mean(of["no drift"])
     swing = float(top.sel(setting="period drift only") / top.sel(setting="no drift"))
     told = f"loss times {loss:.3g}, its swings times {swing:.3g}"
@@ -73,7 +67,7 @@ def period_drift_disrupts(data: xr.Dataset) -> Observation:
 
 def both_are_worst(data: xr.Dataset) -> Observation:
     """Worst: clearly above each of the others, cohorts and noise being the same."""
-    of = _worst(data)
+    of = _at_highest(data)
     z = {name: z_score((of["both"] - of[name]).values) for name in list(SETTINGS)[:3]}
     more = _mean(of["both"]) / _mean(of["period drift only"]) - 1
     told = f"{100 * more:.2g} % above period drift alone, {z['period drift only']:.1f} standard errors"
@@ -82,7 +76,7 @@ def both_are_worst(data: xr.Dataset) -> Observation:
 
 def period_over_client(data: xr.Dataset) -> Observation:
     """More: at the highest heterogeneity, period drift's loss is clearly above client drift's."""
-    of = _worst(data)
+    of = _at_highest(data)
     z = z_score((of["period drift only"] - of["client drift only"]).values)
     base = _mean(of["no drift"])
     ratio = (_mean(of["period drift only"]) - base) / (_mean(of["client drift only"]) - base)
@@ -90,9 +84,19 @@ def period_over_client(data: xr.Dataset) -> Observation:
     return Observation("period drift weighs more than client drift", z > CLEAR, told)
 
 
+FINDINGS = (
+    drifts_grow,
+    effects_grow,
+    client_drift_is_like_iid,
+    period_drift_disrupts,
+    both_are_worst,
+    period_over_client,
+)
+
+
 def draw(data: xr.Dataset) -> Any:
     """Above: offsets of the sampled clients, round by round. Below: loss over rounds, heterogeneity, local steps."""
-    from .style import BLUE, GREEN, INK, MUTED, VERMILION, grid_of_panels, panel_title
+    from .style import BLUE, GREEN, INK, MUTED, VERMILION, Look, grid_of_panels, panel_title
 
     looks = {
         "no drift": Look(MUTED, "solid", "o"),
@@ -216,14 +220,13 @@ def figure_3(progress: Progress = quiet, choices: Choices = CHOICES) -> xr.Datas
             "round": np.arange(choices.rounds + 1),
         },
     )
-    judges = drifts_grow, effects_grow, client_drift_is_like_iid, period_drift_disrupts, both_are_worst
     data.attrs = attributes(
         "fedeve/fig-3",
         "Above: the sampled clients' offsets round by round, and their means: client drift is the scatter, period "
         "drift the wandering. Below: FedAvg without drift, with either and with both, made as Appendix B.2 has it; "
         "bands: mean ± 2 standard errors.",
         data,
-        (*judges, period_over_client),
+        FINDINGS,
         str(choices),
         "With one Hessian for all, or one local step, client drift would cancel in the average exactly; what is left "
         "of it comes from the Hessians' spread.",

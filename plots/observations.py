@@ -32,7 +32,7 @@ class Observation(NamedTuple):
 
 
 Judge = Callable[[xr.Dataset], Observation]
-"""Its docstring is the criterion, which is stored beside the verdict."""
+"""Its docstring is the criterion, stated with the figure and stored beside its data. Criteria and settings are ours."""
 
 
 def caption(opening: str, observations: Iterable[Observation], closing: str = "") -> str:

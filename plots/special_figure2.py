@@ -25,7 +25,6 @@ from .special_nqm import (
     federation,
     least_loss,
     matched,
-    plain_decimals,
     problem,
     rate,
 )
@@ -52,7 +51,7 @@ def draw(data: xr.Dataset) -> Any:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    from .style import BLUE, GREEN, MUTED, ORANGE, VERMILION, grid_of_panels, panel_title
+    from .style import BLUE, GREEN, MUTED, ORANGE, VERMILION, grid_of_panels, panel_title, plain_decimals
 
     looks: dict[str, tuple[str, Any, str]] = {
         NONE: (ORANGE, (0, (1.2, 1.2)), "o"),

@@ -20,7 +20,6 @@ from .special_nqm import (
     dips,
     exact,
     least_loss,
-    plain_decimals,
     rate,
     rises,
     scores,
@@ -36,7 +35,7 @@ def draw(data: xr.Dataset) -> Any:
     """The trade-off, and both of its sides against the weight."""
     from matplotlib.lines import Line2D
 
-    from .style import BLUE, GREEN, INK, MUTED, ORANGE, VERMILION, grid_of_panels, panel_title
+    from .style import BLUE, GREEN, INK, MUTED, ORANGE, VERMILION, grid_of_panels, panel_title, plain_decimals
 
     looks = [(BLUE, "o"), (GREEN, "^"), (ORANGE, "s"), (VERMILION, "D")]
     fig, ((plane, loss, transfer),) = grid_of_panels(1, 3, 8.4, 3.3)

@@ -25,7 +25,6 @@ from .special_nqm import (
     falls,
     federation,
     least_loss,
-    plain_decimals,
     problem,
     rate,
     rises,
@@ -49,7 +48,7 @@ def draw(data: xr.Dataset) -> Any:
     """Average loss above, backward transfer below; a column for each thing that is varied."""
     from matplotlib.lines import Line2D
 
-    from .style import BLUE, GREEN, MUTED, ORANGE, VERMILION, grid_of_panels, panel_title
+    from .style import BLUE, GREEN, MUTED, ORANGE, VERMILION, grid_of_panels, panel_title, plain_decimals
 
     looks = [(BLUE, "o"), (GREEN, "^"), (ORANGE, "s"), (VERMILION, "D")]
     fig, panels = grid_of_panels(2, 4, 9.0, 4.4, sharey="row", sharex="col")

@@ -146,12 +146,3 @@ def across(statement: str, passed: Mapping[str, bool]) -> Observation:
     if len(where) == len(passed):
         return Observation(statement, True, "in every setting")
     return Observation(statement, False, f"not in every setting, but with {', '.join(where)}" if where else "nowhere")
-
-
-def plain_decimals(axis: Any) -> None:
-    """A logarithmic axis of a decade or two, labelled 0.5, 1, 2, 3 instead of by powers."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
-    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    axis.set_minor_formatter(NullFormatter())

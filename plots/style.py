@@ -9,6 +9,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 # Okabe and Ito's palette, whose colours stay apart for all common forms of colour blindness.
 BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
@@ -78,3 +79,10 @@ def panel_title(panel: Any, name: str, details: str) -> None:
     """The setting's name in bold on the left, its numbers on the right."""
     panel.set_title(name, loc="left", fontweight="bold", color=INK)
     panel.set_title(details, loc="right", fontsize=7, color=MUTED)
+
+
+def plain_decimals(axis: Any) -> None:
+    """A logarithmic axis of a decade or two, labelled 0.5, 1, 2, 3 instead of by powers."""
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    axis.set_minor_formatter(NullFormatter())

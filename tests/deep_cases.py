@@ -12,6 +12,15 @@ from deep.train import Fixed, Shard
 
 torch.set_num_threads(1)
 
+SMALL: dict[str, dict[str, int]] = {
+    "cfl-core-set": {"size": 5},
+    "cfl-generative": {"size": 4, "walk": 5},
+    "c-flag": {"size": 6, "sample": 5},
+    "er": {"size": 6, "memory_batch": 4},
+    "nccl": {"size": 6, "memory_batch": 4},
+}
+"""Fields by name of the methods that keep or make examples, for the few that there are here."""
+
 
 def images(n: int, seed: int, classes: int = 3, side: int = 6) -> tuple[Tensor, Tensor]:
     source = torch.Generator().manual_seed(seed)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_sweep import BASE, METHODS, ROOT, content, grid, run
+from test_sweep import BASE, METHODS, ROOT, content, grid, refused, run
 from typer.testing import CliRunner
 
 import driftproof
@@ -217,14 +217,6 @@ def test_the_scheduler_dies_in_mid_sweep(tmp_path, monkeypatch):
 def invoke(tmp_path: Path, address: str):
     example = ROOT / "examples" / "sweep.toml"
     return CliRunner().invoke(driftproof.app, ["sweep", str(example), "--out", str(tmp_path), "--scheduler", address])
-
-
-def refused(result, *words: str) -> None:
-    assert result.exit_code == 2, result.output
-    assert result.stdout == ""
-    assert len(result.stderr.splitlines()) == 1, result.stderr
-    for word in words:
-        assert word in result.stderr
 
 
 def test_nobody_listens(tmp_path, monkeypatch):

@@ -21,13 +21,6 @@ from deep.train import Run, Training, train  # noqa: E402
 from nqm.check import InvalidInput  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
-SMALL = {
-    "cfl-core-set": {"size": 5},
-    "cfl-generative": {"size": 4, "walk": 3},
-    "c-flag": {"size": 6, "sample": 5},
-    "er": {"size": 6, "memory_batch": 4},
-    "nccl": {"size": 6, "memory_batch": 4},
-}
 
 
 class Stopped(Exception):
@@ -53,7 +46,7 @@ def agree(a: Run, b: Run) -> bool:
 @pytest.mark.parametrize("name", METHODS)
 def test_stopped_and_resumed(name: str, tmp_path: Path) -> None:
     """Every method, stopped between checkpoints in the second task, with BatchNorm so that statistics count."""
-    method = METHODS[name](0.05, **SMALL.get(name, {}))
+    method = METHODS[name](0.05, **cases.SMALL.get(name, {}))
     tests = [cases.images(9, 50), cases.images(9, 51)]
     stream, settings = cases.two_tasks(), {"rounds": 3, "batch": 8, "checkpoint_every": 2}
 

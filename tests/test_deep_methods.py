@@ -44,13 +44,6 @@ from deep.train import Fixed, Run, Training, train  # noqa: E402
 from nqm.check import InvalidInput  # noqa: E402
 
 LR = 0.1
-SMALL = {
-    "cfl-core-set": {"size": 5},
-    "cfl-generative": {"size": 4, "walk": 5},
-    "c-flag": {"size": 6, "sample": 5},
-    "er": {"size": 6, "memory_batch": 4},
-    "nccl": {"size": 6, "memory_batch": 4},
-}
 TWICE = Training(rounds=2, epochs=2, batch=8, precision="float64", evaluate_every=0)
 
 
@@ -61,7 +54,7 @@ def run(method: Method, stream: object = None, **settings: object) -> Run:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_at_once_is_the_loop(name: str) -> None:
-    method = METHODS[name](LR, **SMALL.get(name, {}))
+    method = METHODS[name](LR, **cases.SMALL.get(name, {}))
     for precision, tolerance in (("float32", 1e-5), ("float64", 1e-12)):
         a, b = (
             run(method, vmap=way, client_chunk=chunk, precision=precision)

@@ -350,7 +350,7 @@ class TestReproduce:
             assert f"Conclusion {number}." in printed
 
     def test_conclusions_stand(self, reproduced):
-        """The verdicts by the criterion fixed beforehand. A change here is a change of result."""
+        """The verdicts by the stated criteria. A change here is a change of result."""
         data = json.loads((reproduced[0] / "cfl/table-3.json").read_text(encoding="utf-8"))
         assert {c["id"]: c["supported"] for c in data["conclusions"]} == {
             "higher-rates": 5,

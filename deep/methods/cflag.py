@@ -40,7 +40,7 @@ class FedTrack(Method):
             fits(
                 size, f"method.name = {self.name!r}: a table of gradients", "raise training.batch or lower the clients"
             )
-        table = torch.stack([g for _, g in cohort.slots(start, plans=plans)], dim=1)
+        table = torch.stack(list(cohort.slots(start, plans=plans)), dim=1)
         counts = torch.tensor([[float(len(part)) for part in plan] for plan in plans]).to(start)
         local = table.sum(1)
         own = {
@@ -103,7 +103,7 @@ class CFlag(FedTrack):
         gamma = self.L * self.lr**2 / 2 * whole.square().sum() - self.lr * (1 - self.L * self.alpha) * (share @ inner)
         if self.adaptive:
             alpha, beta = self.rates(inner, a, share, remembered)
-            steps = round(float(cohort.local_steps or cohort.epochs * own["table"].shape[1]))
+            steps = cohort.local_steps or cohort.epochs * own["table"].shape[1]
             moved = beta[:, None] * (steps * own["correction"] + a)  # Algorithm 3, line 14
             update = -mean(share, moved) - (share @ alpha) * remembered
         else:

@@ -30,7 +30,10 @@ from .fedavg import FedProx
 
 @dataclass(frozen=True)
 class CoreSet(FedProx):
-    """size: examples kept of each local data set. choose: ``"naive"`` or ``"icarl"``."""
+    """size: examples kept of each local data set. choose: ``"naive"`` or ``"icarl"``.
+
+    weights: ``"joined"``, or a name of `theory.weights`, which D2, R2 and alpha (the correlation) then belong to.
+    """
 
     prox: float = 0.0
     size: int = 100

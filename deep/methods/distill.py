@@ -69,6 +69,8 @@ class LwF(FedAvg):
 
 @dataclass(frozen=True)
 class FLwF2T(LwF):
+    """alpha, beta: the weights of the loss and of the client's own teacher; the server's model has the rest."""
+
     alpha: float = 0.5
     beta: float = 0.25
     name: ClassVar[str] = "flwf-2t"

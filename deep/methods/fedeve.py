@@ -23,6 +23,8 @@ from .fedavg import FedAvg
 
 @dataclass(frozen=True)
 class FedEve(FedAvg):
+    """gain: a fixed K in place of (12c). predict: whether clients begin at the prediction (12a), or at w."""
+
     gain: float | None = None
     predict: bool = True
     name: ClassVar[str] = "fedeve"

@@ -16,6 +16,7 @@ from torch import Tensor
 import theory.weights as theory
 from nqm.check import choice
 
+from ..draws import generator
 from ..local import Cohort, Examples
 from .base import State
 
@@ -70,8 +71,6 @@ def balanced(size: int) -> Choose:
 
 
 def _named(cohort: Cohort, i: int) -> torch.Generator:
-    from ..draws import generator
-
     return generator(cohort.seed, "core set", cohort.clients[i], cohort.keys[i])
 
 

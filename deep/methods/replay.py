@@ -25,6 +25,8 @@ from .fedavg import FedAvg
 
 @dataclass(frozen=True)
 class ER(FedAvg):
+    """size: examples kept of each local data set; capacity: of all of a client's; memory_batch: drawn at every step."""
+
     size: int = 400
     capacity: int | None = None
     memory_batch: int = 32

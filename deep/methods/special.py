@@ -22,6 +22,8 @@ from .fedavg import FedAvg
 
 @dataclass(frozen=True)
 class Special(FedAvg):
+    """prox: lambda of (6), from the second task on. decay: divide ``server_lr`` by the task's number."""
+
     prox: float = 0.25
     decay: bool = True
     name: ClassVar[str] = "special"
@@ -46,6 +48,8 @@ class Special(FedAvg):
 
 @dataclass(frozen=True)
 class SpecialC(Special):
+    """prox: lambda of the map that ends every local step, from the second task on."""
+
     prox: float = 0.2
     name: ClassVar[str] = "special-c"
 

@@ -73,7 +73,7 @@ def delay_error_sum(L: float, E: int, beta: float, g: float) -> float:
     return 2 * beta * L * E**2 * g
 
 
-def forgetting_bound(L: float, E: int, alpha: float, beta: float, r: float, g: float, slope: float) -> float:
+def forgetting_bound(L: float, E: int, beta: float, r: float, g: float, slope: float) -> float:
     """Γ(t) by (158); slope is 1 − Lα as printed, |1 − Lα| as it follows."""
     u = beta * L * E
     return (36 * u**4 / L + 2 * u**2 / L + r * beta * E * slope * (6 * u + 1)) * g**2

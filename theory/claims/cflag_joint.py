@@ -386,7 +386,7 @@ def _constant_rates(case: Case) -> dict[str, float]:
         r = max(r, abs(F / g))
         rounds.append(abs(g))
         x = x - alpha * F - beta * S
-    bound = sum(bounds.forgetting_bound(L, E, alpha, beta, r, g, abs(1 - L * alpha)) for g in rounds)
+    bound = sum(bounds.forgetting_bound(L, E, beta, r, g, abs(1 - L * alpha)) for g in rounds)
     rest = (1 - mu) * far  # optimum of h̃
     fall = L / 2 * ((case["x0"] - rest) ** 2 - (x - rest) ** 2)
     return {"Gamma": Gamma / T, "fall": fall, "r": r, "omega2": (mu * L * far) ** 2, "bound": bound / T}

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ..bounds import cflag as bounds
-from .cflag_worlds import KINDS, SIZES, STEP, Round, World, length, local_steps, one_round, world
+from .cflag_worlds import SIZES, STEP, Round, World, length, local_steps, one_round, world
 from .ledger import Case, Comparison, claim
 from .worlds import hundredths
 
@@ -270,7 +270,7 @@ def _bound_by_158(case: Case, absolute: bool = False) -> Comparison:
     Gamma, path, beta, alpha = _forgetting(case)
     slope, g = 1 - case["L"] * alpha, length(path.grad)
     slope = abs(slope) if absolute else slope
-    return Comparison(Gamma, bounds.forgetting_bound(case["L"], case["E"], alpha, beta, case["r"], g, slope))
+    return Comparison(Gamma, bounds.forgetting_bound(case["L"], case["E"], beta, case["r"], g, slope))
 
 
 @claim(
@@ -397,7 +397,7 @@ def constant_rate_level(case: Case) -> Comparison:
     why="Read with ‖∇h̃(x_t)‖² and for β ≤ 1/(12LE), which 1/(30LE) meets: the delayed gradients' error costs 2β²LE², "
     "the movement 2β²LE², the square of the step at most 4β²LE² + 16β⁴L³E⁴. It is a statement about local steps on "
     "memory and current data together, not about C-FLAG.",
-    cases=st.fixed_dictionaries({**SIZES, "kind": st.sampled_from(KINDS), "step": STEP}),
+    cases=LOCAL,
     needs=SMALL,
 )
 def descent_on_the_union(case: Case) -> Comparison:

@@ -39,7 +39,7 @@ from nqm.check import choice, fail, integer, number
 
 from .rounds import FedAvg, Round
 from .solve import Programme, Solution, build, installed, solve, target
-from .world import Size, World
+from .world import Size, World, function_class
 
 Array = NDArray[np.float64]
 
@@ -144,7 +144,7 @@ def largest_step(
     At it the worst case is at most 1 up to 1e-8; at a rate larger by a share of 10^-digits it is not. It is 0 if the
     smallest rate tried, 1e-3/L, is too large, and infinite if 1e6/L is not.
     """
-    mu, L = _class(mu, L)
+    mu, L = function_class(mu, L)
 
     def stable(lr: float) -> bool:
         # The solver's own error: a worst case of exactly 1, as for mu = 0, counts as stable.
@@ -163,14 +163,6 @@ def largest_step(
     return low
 
 
-def _class(mu: float, L: float) -> tuple[float, float]:
-    L = number("tight.L", L, 0.0, open_low=True)
-    mu = number("tight.mu", mu, 0.0)
-    if mu > L:
-        raise fail("tight.mu", mu, f"must be at most tight.L = {L:g}")
-    return mu, L
-
-
 def _certify(
     what: str,
     round: Round,
@@ -182,7 +174,7 @@ def _certify(
     reduce: bool,
     solver: str,
 ) -> Certificate:
-    mu, L = _class(mu, L)
+    mu, L = function_class(mu, L)
     clients = integer("tight.clients", clients, 1)
     if sampled is not None:
         integer("tight.sampled", sampled, 1)

@@ -40,8 +40,8 @@ from numpy.typing import NDArray
 
 from nqm.check import integer
 
-from .certify import _class
 from .rounds import CFlag, FedAvg, FedProx, Round, ServerProx
+from .world import function_class
 
 Array = NDArray[np.float64]
 
@@ -60,7 +60,7 @@ class Worst(NamedTuple):
 
 def worst_contraction(round: Round, mu: float, L: float = 1.0) -> Worst:
     """The largest (w_1 − w*)²/(w_0 − w*)² over commuting quadratics that share their minimiser."""
-    mu, L = _class(mu, L)
+    mu, L = function_class(mu, L)
     if isinstance(round, CFlag):
         return _cflag_contraction(round, mu, L)
     gain = 1.0 - round.server_lr * _psi(round)
@@ -75,7 +75,7 @@ def worst_bias(round: Round, mu: float, L: float = 1.0, clients: int = 2) -> Wor
     The source is the round's first: the clients' own gradients at w*, or for C-FLAG the present's. Infinite where some
     quadratic is not contracted.
     """
-    mu, L = _class(mu, L)
+    mu, L = function_class(mu, L)
     N = integer("tight.clients", clients, 1)
     if worst_contraction(round, mu, L).value >= 1.0:
         return Worst(np.inf, ())
@@ -90,7 +90,7 @@ def worst_bias(round: Round, mu: float, L: float = 1.0, clients: int = 2) -> Wor
 
 def worst_fresh_bias(round: FedAvg, mu: float, L: float = 1.0, sampled: int = 1) -> Worst:
     """The largest E(w − w*)² that rounds settle at if each draws ``sampled`` clients of one Hessian, for G = L."""
-    mu, L = _class(mu, L)
+    mu, L = function_class(mu, L)
     S = integer("tight.sampled", sampled, 1)
     if worst_contraction(round, mu, L).value >= 1.0:
         return Worst(np.inf, ())

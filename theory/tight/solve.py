@@ -35,6 +35,8 @@ class Programme(NamedTuple):
 
 
 class Solution(NamedTuple):
+    """What a solver found: T, m, B and multipliers as in `Programme`, and the worst Gram matrix and values."""
+
     T: float
     m: float
     B: Array
@@ -44,6 +46,7 @@ class Solution(NamedTuple):
 
 
 def step(world: World) -> float:
+    """η, the step of the whole round."""
     assert isinstance(world.round, FedAvg)  # `progress` takes no other
     return world.round.step
 
@@ -54,6 +57,7 @@ def target(world: World) -> float:
 
 
 def installed(solver: str) -> str:
+    """The solver's name, if it is one that can be used here."""
     import cvxpy as cp
 
     usable = [name for name in SOLVERS if name in cp.installed_solvers()]
@@ -65,6 +69,7 @@ def installed(solver: str) -> str:
 
 
 def build(what: str, world: World, sources: Mapping[str, float]) -> Programme:
+    """The programme of a question; ``progress`` adds the gap η (f(w_0) − f*) to the end of the round."""
     Q, F, with_optimum = world.conditions()
     end, end_values = world.end, np.zeros(world.values)
     if what == "progress":

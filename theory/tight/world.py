@@ -33,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nqm.check import InvalidInput, integer
+from nqm.check import InvalidInput, fail, integer, number
 
 from .rounds import CFlag, Round
 
@@ -46,7 +46,18 @@ SHARED, OWN = 0, 1
 """What the average over clients keeps, and what it cancels."""
 
 
+def function_class(mu: float, L: float) -> tuple[float, float]:
+    """μ and L of the clients' functions, checked: 0 ≤ μ ≤ L and L > 0."""
+    L = number("tight.L", L, 0.0, open_low=True)
+    mu = number("tight.mu", mu, 0.0)
+    if mu > L:
+        raise fail("tight.mu", mu, f"must be at most tight.L = {L:g}")
+    return mu, L
+
+
 class Point(NamedTuple):
+    """A point x at which a function was asked, u = ∇φ there, and the index of φ(x) among the values."""
+
     x: Array
     u: Array
     value: int
