@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from plots.registry import Entry
     from theory.claims import Row
+    from theory.rates import Found
 
 CURVES = ("grad_norm_sq", "grad_norm", "excess_loss", "distance_sq")
 SHOWN_FAILURES = 5
@@ -554,6 +555,36 @@ def deep(
 
 @app.command(
     epilog=_epilog(
+        "Example:  driftproof rates cfl/thm-4.4",
+        "All claims, with every curve and interval:  driftproof rates --json > rates.json",
+    )
+)
+def rates(
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", show_default=False, help="Which claims; all by default.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure how rounds or errors grow with every parameter of a rate claim, and compare with the predicted exponents.
+
+    agrees, faster (the claim is loose in that parameter) or slower (refuted in that regime).
+    """
+    from theory.rates import measure, select
+
+    chosen = [rate for rows in select(ids or ()).values() for rate in rows]
+    found = []
+    with _working("measuring", total=len(chosen)) as step:
+        for rate in chosen:
+            step(f"{rate.claim}, {rate.parameter}")
+            found.append(measure(rate))
+            step(1)
+    if as_json:
+        return _print_json([one.plain() for one in found])
+    _show_rates(_console(), found)
+
+
+@app.command(
+    epilog=_epilog(
         "Example:  driftproof bench --json > bench.json",
         "As a page, in about two minutes:  driftproof bench --out docs/benchmarks.md",
     )
@@ -561,6 +592,9 @@ def deep(
 def bench(
     peers: Annotated[bool, typer.Option("--peers", help="The same work in NumPy, PyTorch, JAX and others.")] = False,
     growth: Annotated[bool, typer.Option("--growth", help="Exponents of cost in n, N, K, T and seeds.")] = False,
+    networks: Annotated[
+        bool, typer.Option("--deep", help="Local training of deep networks: all clients at once against the loop.")
+    ] = False,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="PAGE.md", help="Write peers and growth as a page in Markdown.")
     ] = None,
@@ -569,6 +603,8 @@ def bench(
     """Time the engines against a vectorised NumPy yardstick and the random-number floor."""
     import benchmarks
 
+    if networks:
+        return _bench_networks(as_json)
     if peers or growth or out:
         return _bench_elsewhere(peers or out is not None, growth or out is not None, out, as_json)
     with _working("timing") as say:
@@ -576,6 +612,16 @@ def bench(
     if as_json:
         return _print_json(result)
     benchmarks.show(result, _console())
+
+
+def _bench_networks(as_json: bool) -> None:
+    import benchmarks.deep
+
+    with _working("training"):
+        rows = benchmarks.deep.run()
+    if as_json:
+        return _print_json(rows)
+    benchmarks.show_networks(rows, _console())
 
 
 def _bench_elsewhere(peers: bool, growth: bool, out: Path | None, as_json: bool) -> None:
@@ -943,6 +989,38 @@ def _show_audit(console: Console, rows: list[Row], out: Path | None) -> None:
         console.print(f"The whole as a page: {out}", highlight=False, soft_wrap=True)
     elif len(rows) > 1:
         _hint(console, "driftproof audit ID", "shows one claim in full; --json has all evidence")
+
+
+RATE_STYLES = {"agrees": "green", "faster": "cyan", "slower": "red", "unmeasured": "dim"}
+
+
+def _show_rates(console: Console, found: list[Found]) -> None:
+    from collections import Counter
+
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("claim, term", "in", "predicted", "measured", "tuned freely", "verdict"):
+        table.add_column(heading, overflow="fold")
+    last = ""
+    for one in found:
+        r = one.rate
+        head = f"{r.claim}{', ' + r.part if r.part else ''}"
+        if head != last:
+            table.add_row(Text(head, style="bold"))
+            last = head
+        own, free = (str(one.fits.get(name) or "—") for name in ("prescribed", "free"))
+        verdict = Text(one.verdict, style=RATE_STYLES[one.verdict])
+        table.add_row(f"  {r.term}", r.parameter, f"{r.predicted:g}", own, free, verdict)
+    console.print(table)
+    if len({one.rate.claim for one in found}) == 1:
+        for note in dict.fromkeys(f"{one.rate.term}, {one.rate.parameter}: {one.note}" for one in found if one.note):
+            console.print(Text(note))
+    counts = Counter(one.verdict for one in found)
+    console.print(", ".join(f"{n} {verdict}" for verdict, n in counts.most_common()) + ".", highlight=False)
+    _hint(console, "driftproof figures rates/summary", "draws predicted against measured; --json has all curves")
 
 
 def _show_table(console: Console, title: str, grid: Any) -> None:

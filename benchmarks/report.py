@@ -49,6 +49,19 @@ def show(result: dict[str, Any], console: Console) -> None:
     console.print(aims)
 
 
+def show_networks(rows: list[dict[str, Any]], console: Console) -> None:
+    """Print what `benchmarks.deep.run` found."""
+    table = Table(title="FedAvg on 28x28 images, 5 local steps: clients trained per second, one thread")
+    table.add_column("model")
+    for column in ("parameters", "batch", "clients", "at once", "looped", "ratio"):
+        table.add_column(column, justify="right")
+    for r in rows:
+        sizes = (f"{r['parameters']:,}", str(r["batch"]), str(r["clients"]))
+        speeds = (f"{r['at_once_per_second']:.0f}", f"{r['looped_per_second']:.0f}", f"{r['ratio']:.2f}")
+        table.add_row(r["model"], *sizes, *speeds)
+    console.print(table)
+
+
 def show_peers(result: dict[str, Any], console: Console) -> None:
     """Print what `benchmarks.peers.run` found."""
     shapes = "; ".join(

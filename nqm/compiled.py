@@ -46,7 +46,7 @@ def runner(plan: Plan, folded: bool) -> Runner:
     numbers = model(plan, plan.federation.S)
     if not white_or_even(plan):
         return lambda seeds, ends, out: loops.run(numbers, room(numbers), seeds, ends, out)
-    gain, pull, sd = average_map(plan, numbers)
+    gain, pull, sd = average_map(plan)
     return lambda seeds, ends, out: loops.run_average(numbers, gain, pull, sd, seeds, ends, out)
 
 
@@ -143,7 +143,7 @@ def white_or_even(plan: Plan) -> bool:
     return even and plan.alpha == 0 and not own_loss
 
 
-def average_map(plan: Plan, numbers: Model) -> tuple[Array, Array, Array]:
+def average_map(plan: Plan) -> tuple[Array, Array, Array]:
     """gain, pull and the deviation of all that is white, for `kernels.folded.run_average`."""
     federation, linear = plan.federation, plan.linear
     lam = plan.experiment.problem.eigenvalues

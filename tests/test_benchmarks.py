@@ -57,3 +57,14 @@ def test_the_whole_benchmark() -> None:
     console = Console(record=True, width=160)
     benchmarks.show(result, console)
     assert "yardstick" in console.export_text()
+
+
+def test_networks_are_timed_both_ways(capsys) -> None:
+    pytest.importorskip("torch")
+    from benchmarks import deep
+
+    rows = deep.run(quick=True)
+    assert {row["clients"] for row in rows} == {16, 64}
+    assert all(row["at_once_per_second"] > 0 and row["looped_per_second"] > 0 for row in rows)
+    benchmarks.show_networks(rows, Console(width=120))
+    assert "LeNet-5" in capsys.readouterr().out

@@ -550,6 +550,7 @@ def _without_the_bias(case: Case) -> Comparison:
     needs=["D2 > 0", "R2 > 0", "4 * K * N <= T"],
     step=_without_the_bias,
     repair="√(KN) R²D⁴/(R² + D²)², and 0 for FedAvg",
+    repaired=_loss_term_repaired,
 )
 def loss_term_of_the_rate(case: Case) -> Comparison:
     """With η = √(KN)/(√T L) ≤ 1/(2L), information loss enters the rate as T^{−1/2} (√(KN)/L) (R²/(R² + D²))².
