@@ -130,7 +130,9 @@ def engines(config: Config, repeats: int) -> list[dict[str, Any]]:
         "yardstick": lambda: yardstick.run(e, yard_seeds, yard_rounds),
         "floor": lambda: random_floor(names[:1], width, floor_pairs),
         "steps": lambda: nqm.simulate(*parts, seeds=steps_seeds, threads=1),
-        "per client": lambda: folded.run(numbers, compiled.room(numbers), names[:folded_seeds], begin.copy(), out),
+        "per client": lambda: folded.run(
+            numbers, None, compiled.room(numbers), names[:folded_seeds], begin.copy(), out
+        ),
         "average": lambda: nqm.simulate(*parts, seeds=average_seeds, engine="collapsed", threads=1),
         "fedeve yardstick": lambda: yardstick.fedeve(eve, yard_seeds, yard_rounds),
         "fedeve": lambda: nqm.simulate(*eve_parts, seeds=folded_seeds, engine="collapsed", threads=1),

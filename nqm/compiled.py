@@ -36,16 +36,16 @@ def runner(plan: Plan, folded: bool) -> Runner:
         from .kernels.steps import run as run_steps
 
         numbers = model(plan)
-        return lambda seeds, ends, out: run_steps(numbers, room(numbers), seeds, ends, out)
+        return lambda seeds, ends, out: run_steps(numbers, sequence(numbers), room(numbers), seeds, ends, out)
 
     from .kernels import folded as loops
 
     if not aggregates(plan):
         numbers = model(plan)
-        return lambda seeds, ends, out: loops.run(numbers, room(numbers), seeds, ends, out)
+        return lambda seeds, ends, out: loops.run(numbers, sequence(numbers), room(numbers), seeds, ends, out)
     numbers = model(plan, plan.federation.S)
     if not white_or_even(plan):
-        return lambda seeds, ends, out: loops.run(numbers, room(numbers), seeds, ends, out)
+        return lambda seeds, ends, out: loops.run(numbers, sequence(numbers), room(numbers), seeds, ends, out)
     gain, pull, sd = average_map(plan)
     return lambda seeds, ends, out: loops.run_average(numbers, gain, pull, sd, seeds, ends, out)
 
@@ -256,6 +256,11 @@ def pad(values: Array, width: int) -> Array:
     out = aligned((*values.shape[:-1], width))
     out[..., : values.shape[-1]] = values
     return out
+
+
+def sequence(numbers: Model) -> tuple[Array, Array] | None:
+    """What a round is judged by besides its own task, or None: then the loops compile without it."""
+    return (numbers.task_lam, numbers.task_away) if len(numbers.task_lam) else None
 
 
 def padded(values: Array) -> Array:

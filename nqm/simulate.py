@@ -75,7 +75,7 @@ def simulate(
         # Small enough that progress moves and an interrupt is heard, large enough that starting a batch costs nothing.
         batch = max(1, min(64, -(-len(names) // workers), int(BATCH_WORK / compiled.work(plan, engine == "collapsed"))))
         memory(workers * compiled.state_size(plan), "the clients' state", "lower clients, dim or threads")
-    out = np.empty((len(names), tasks, plan.rows, points))
+    out = np.empty((tasks, len(names), plan.rows, points))  # a task's part is whole, as the loops like it
     shifts = [np.zeros(problem.dim)]  # of the optimum, from each task to the next
     shifts += [a.experiment.problem.optimum_eigen - b.experiment.problem.optimum_eigen for a, b in pairwise(plans)]
     chunks = [slice(i, i + batch) for i in range(0, len(names), batch)]
@@ -84,7 +84,7 @@ def simulate(
         ends = np.tile(compiled.padded(plan.experiment.problem.start), (len(names[chunk]), 1))
         for k, run in enumerate(runs):
             ends[:, : problem.dim] += shifts[k]
-            run(names[chunk], ends, out[chunk, k])
+            run(names[chunk], ends, out[k, chunk])
         return len(names[chunk])
 
     with np.errstate(over="ignore", invalid="ignore"):
@@ -98,7 +98,7 @@ def simulate(
                 for done in pool.map(work, chunks):
                     if progress:
                         progress(done)
-    rows = np.moveaxis(out if tasks > 1 else out[:, 0], -2, 0)
+    rows = np.moveaxis(np.moveaxis(out, 0, 1) if tasks > 1 else out[0], -2, 0)
     curves = dict(zip(("grad_norm_sq", "excess_loss", "distance_sq"), rows, strict=False))
     curves["grad_norm"] = np.sqrt(rows[0])
     if tasks > 1:

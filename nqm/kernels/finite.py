@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .model import add, dot, fill, judge, scale, zero
+from .model import add, dot, fill, judge, judge_tasks, scale, zero
 from .random import CLIENT, DATA, INTERNAL, MEMORY, OPTIONS, PICK, U, absorb, fma, named, named_normals, word
 
 Array = NDArray[np.float64]
@@ -119,6 +119,7 @@ def run(m, q, room, seeds, ends, out):
     kept_H, kept_o = np.zeros((N, width)), np.zeros((N, width))
     past_H, past_o = np.zeros((N, width)), np.zeros((N, width))
     order, wanted = np.zeros(max(1, m.task * n), dtype=np.int64), np.zeros(max(1, m.task * n))
+    several = m.task_lam.shape[0] > 0
     for s in range(seeds.size):
         pick1, pick2 = named(seeds[s], PICK, m.task)
         for i in range(N):
@@ -137,9 +138,11 @@ def run(m, q, room, seeds, ends, out):
         scale(origin, 1.0, e)
         for row in range(3, out.shape[1]):
             out[s, row, 0] = np.nan
-        if not judge(m, e, origin, z1, out[s], 0):
+        if not judge(m, e, z1, out[s], 0):
             fill(out[s], np.inf)
             continue
+        if several:
+            judge_tasks(m.task_lam, m.task_away, m.dim, e, origin, z1, out[s], 0)
         for t in range(T):
             p1, p2 = absorb(pick1, pick2, U(t + 1))
             zero(overall)
@@ -217,7 +220,9 @@ def run(m, q, room, seeds, ends, out):
             elif q.traces > 0:
                 for row in range(out.shape[1] - N - 4, out.shape[1]):
                     out[s, row, t + 1] = np.nan
-            if not judge(m, e, origin, z1, out[s], t + 1):
+            if not judge(m, e, z1, out[s], t + 1):
                 fill(out[s, :, t + 1 :], np.inf)
                 break
+            if several:
+                judge_tasks(m.task_lam, m.task_away, m.dim, e, origin, z1, out[s], t + 1)
         scale(ends[s], 1.0, e)

@@ -23,6 +23,7 @@ from .model import (
     draw_clients,
     fill,
     judge,
+    judge_tasks,
     new_state,
     recall,
     recall_slope,
@@ -62,7 +63,7 @@ def fold(keep, K, summed, squares):
 
 
 @njit(**OPTIONS)
-def run(m, room, seeds, ends, out):
+def run(m, tasks, room, seeds, ends, out):
     """Simulate a task for every seed, client by client; see `steps.run`. ``room``: 15 aligned rows to work in."""
     width, N, K, T = m.lam.size, m.clients, m.local_steps, m.schedule.shape[0]
     redrawn_slope = m.redrawn and m.sd_slope_client > 0
@@ -94,9 +95,11 @@ def run(m, room, seeds, ends, out):
         begin(m, seeds[s], state, z1, z2)
         scale(e, 1.0, ends[s])
         scale(origin, 1.0, e)
-        if not judge(m, e, origin, z1, out[s], 0):
+        if not judge(m, e, z1, out[s], 0):
             fill(out[s], np.inf)
             continue
+        if tasks is not None:
+            judge_tasks(tasks[0], tasks[1], m.dim, e, origin, z1, out[s], 0)
 
         for t in range(T):
             p = m.schedule[t]
@@ -183,9 +186,11 @@ def run(m, room, seeds, ends, out):
                     white[d] = m.sampled * (summed[d] * summed[d] * var_white + squares[d] * m.sd_noise**2)
             for d in range(width):
                 e[d] = fma(share, fma(m.step * math.sqrt(white[d]), z1[d], update[d]), e[d])
-            if not judge(m, e, origin, z1, out[s], t + 1):
+            if not judge(m, e, z1, out[s], t + 1):
                 fill(out[s, :, t + 1 :], np.inf)
                 break
+            if tasks is not None:
+                judge_tasks(tasks[0], tasks[1], m.dim, e, origin, z1, out[s], t + 1)
         scale(ends[s], 1.0, e)
 
 

@@ -148,25 +148,31 @@ def remember(kind, p, t, x, h, total, first, previous, past, row):
                 h[d] = fma(row[tau], past[tau, d], h[d])
 
 
+@njit(**INTERNAL)
+def judge_tasks(task_lam, task_away, dim, e, origin, square, out, t):
+    """How far w has moved from ``origin`` (squared), and the excess loss of every task.
+
+    Apart from `judge`, whose every reference to an array counts in the loop over rounds.
+    """
+    for d in range(e.size):
+        square[d] = e[d] - origin[d] if d < dim else 0.0
+    out[3, t] = dot(square, square)
+    for j in range(task_lam.shape[0]):
+        for d in range(e.size):
+            square[d] = (e[d] + task_away[j, d]) ** 2
+        out[4 + j, t] = 0.5 * dot(task_lam[j], square)
+
+
 @njit(**INLINE)
-def judge(m, e, origin, square, out, t):
+def judge(m, e, square, out, t):
     """Write down round t; False once a number is no longer finite. ``square`` is room for e^2.
 
-    Rows: squared gradient norm, excess loss, squared distance; in a sequence also how far w has moved
-    from ``origin`` (squared), and the excess loss of every task.
+    Rows: squared gradient norm, excess loss, squared distance; `judge_tasks` has those of a sequence.
     """
     for d in range(e.size):
         square[d] = e[d] * e[d]
     g, excess, distance = dot(m.lam_sq, square), 0.5 * dot(m.lam, square), dot(m.counts, square)
     out[0, t], out[1, t], out[2, t] = g, excess, distance
-    if m.task_lam.shape[0] > 0:
-        for d in range(e.size):
-            square[d] = e[d] - origin[d] if d < m.dim else 0.0
-        out[3, t] = dot(square, square)
-        for j in range(m.task_lam.shape[0]):
-            for d in range(e.size):
-                square[d] = (e[d] + m.task_away[j, d]) ** 2
-            out[4 + j, t] = 0.5 * dot(m.task_lam[j], square)
     return np.isfinite(g) and np.isfinite(excess) and np.isfinite(distance)
 
 

@@ -19,7 +19,7 @@ from ..compiled import aligned
 from ..methods import Server
 from ..plan import Plan
 from .folded import fold
-from .model import add, begin, dot, fill, judge, new_state, sample, scale, zero
+from .model import add, begin, dot, fill, judge, judge_tasks, new_state, sample, scale, zero
 from .random import (
     CLIENT,
     FOLDED,
@@ -267,7 +267,7 @@ def run(m, r, room, seeds, ends, out):
     scale(summed, 1.0, m.summed)
     scale(squares, 1.0, m.squares)
     alpha_fresh = math.sqrt(1.0 - m.alpha * m.alpha)
-    wants_gradient = r.grad.any()
+    wants_gradient, several = r.grad.any(), m.task_lam.shape[0] > 0
     # What moves without a memory is white: a folded round draws it with the noise, unless it is felt twice.
     explicit = not r.folded or wants_gradient
     drawn = explicit or m.alpha > 0
@@ -296,9 +296,12 @@ def run(m, r, room, seeds, ends, out):
         doubt = 0.0
         for row in range(3, out.shape[1]):
             out[s, row, 0] = np.nan
-        fine = (
-            judge(m, x[0], origin, z1, out[s], 0) if r.cut == np.inf else bent_judge(m, r.cut, x[0], origin, out[s], 0)
-        )
+        if r.cut < np.inf:
+            fine = bent_judge(m, r.cut, x[0], origin, out[s], 0)
+        else:
+            fine = judge(m, x[0], z1, out[s], 0)
+            if several:
+                judge_tasks(m.task_lam, m.task_away, m.dim, x[0], origin, z1, out[s], 0)
         if not fine:
             fill(out[s], np.inf)
             continue
@@ -434,10 +437,12 @@ def run(m, r, room, seeds, ends, out):
                     add(new[j], r.grad[j], gradient)
                 for j in range(parts):
                     scale(x[j], 1.0, new[j])
-            if r.cut == np.inf:
-                fine = judge(m, x[0], origin, z1, out[s], t + 1)
-            else:
+            if r.cut < np.inf:
                 fine = bent_judge(m, r.cut, x[0], origin, out[s], t + 1)
+            else:
+                fine = judge(m, x[0], z1, out[s], t + 1)
+                if several:
+                    judge_tasks(m.task_lam, m.task_away, m.dim, x[0], origin, z1, out[s], t + 1)
             if not fine:
                 fill(out[s, :, t + 1 :], np.inf)
                 break

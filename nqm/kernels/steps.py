@@ -15,6 +15,7 @@ from .model import (
     begin,
     fill,
     judge,
+    judge_tasks,
     new_state,
     recall,
     recall_slope,
@@ -40,9 +41,10 @@ from .random import (
 
 
 @njit(**OPTIONS)
-def run(m, room, seeds, ends, out):
+def run(m, tasks, room, seeds, ends, out):
     """Simulate a task for every seed, from e = ``ends`` on, where its last e is left.
 
+    ``tasks``: None, which compiles to a loop that knows of none, or what `judge_tasks` needs of a sequence.
     ``out`` is (seeds, rows, T + 1): what `judge` writes. ``room``: 12 rows to work in, aligned by the caller, because
     the compiler's own arrays need not be.
     """
@@ -72,9 +74,11 @@ def run(m, room, seeds, ends, out):
         begin(m, seeds[s], state, z1, z2)
         scale(e, 1.0, ends[s])
         scale(origin, 1.0, e)
-        if not judge(m, e, origin, z1, out[s], 0):
+        if not judge(m, e, z1, out[s], 0):
             fill(out[s], np.inf)
             continue
+        if tasks is not None:
+            judge_tasks(tasks[0], tasks[1], m.dim, e, origin, z1, out[s], 0)
 
         for t in range(T):
             p = m.schedule[t]
@@ -163,7 +167,9 @@ def run(m, room, seeds, ends, out):
 
             for d in range(width):
                 e[d] = fma(share, update[d], e[d])
-            if not judge(m, e, origin, z1, out[s], t + 1):
+            if not judge(m, e, z1, out[s], t + 1):
                 fill(out[s, :, t + 1 :], np.inf)
                 break
+            if tasks is not None:
+                judge_tasks(tasks[0], tasks[1], m.dim, e, origin, z1, out[s], t + 1)
         scale(ends[s], 1.0, e)
