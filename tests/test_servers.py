@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -31,9 +31,13 @@ from nqm import (
     SpecialC,
     draw_clients,
     expect,
+    finite,
     simulate,
     transfer,
 )
+from nqm.experiment import Experiment
+from nqm.plan import Plan
+from nqm.reference import Path
 
 CURVES = ("grad_norm_sq", "excess_loss", "distance_sq")
 ENGINES = ("reference", "steps", "collapsed", "expect")
@@ -280,6 +284,206 @@ def _path(problem: Quadratic, drift: Drift, f: Federation, method: nqm.Method, s
         points = [w for w, _ in Path(plan, seed).points(w)]
         w = points[-1]
     return np.array([problem.to_eigen(w) for w in points]) - plans[0].experiment.problem.optimum_eigen
+
+
+def one_path(parts: tuple, seed: int = 0) -> list[np.ndarray]:
+    """e_0, e_1, ... of one task in the eigenbasis, by the readable engine."""
+    problem = parts[0]
+    plan = Plan(Experiment(*parts))
+    begin = problem.from_eigen(problem.w0_eigen)
+    return [problem.to_eigen(w) - problem.optimum_eigen for w, _ in Path(plan, seed).points(begin)]
+
+
+class TestByHand:
+    """Two rounds of one client without noise, K = 1: the update is -lr lambda e, and the rest is arithmetic."""
+
+    problem = Quadratic(dim=3, mu=1, L=4, w0=0.5, rotation="none")
+    federation = Federation(1, local_steps=1, rounds=2)
+
+    def path(self, method: nqm.Method) -> list[np.ndarray]:
+        return one_path((self.problem, Drift(), self.federation, method))
+
+    def test_mimelite(self) -> None:
+        lr, beta, lam = 0.1, 0.6, self.problem.eigenvalues
+        e0, e1, e2 = self.path(MimeLite(lr, momentum=beta))
+        np.testing.assert_allclose(e1, e0 - lr * (1 - beta) * lam * e0)
+        m = (1 - beta) * lam * e0
+        np.testing.assert_allclose(e2, e1 - lr * ((1 - beta) * lam * e1 + beta * m))
+
+    def test_fedopt(self) -> None:
+        lr, rate, beta1, beta2, tau = 0.1, 0.3, 0.7, 0.9, 0.2
+        e, m, v = self.problem.start, np.zeros(3), np.full(3, tau**2)
+        path = self.path(FedOpt(lr, server_lr=rate, beta1=beta1, beta2=beta2, tau=tau))
+        for found in path[1:]:
+            u = -lr * self.problem.eigenvalues * e
+            m, v = beta1 * m + (1 - beta1) * u, beta2 * v + (1 - beta2) * u**2
+            e = e + rate * m / (np.sqrt(v) + tau)
+            np.testing.assert_allclose(found, e)
+
+    def test_special_c_and_its_decay(self) -> None:
+        """In task 2 one local step ends at (v + 2 prox anchor)/(1 + 2 prox), and the server goes half of the way."""
+        problem = Quadratic(dim=3, mu=1, L=4, w0=0.5, rotation="none", task_shift=4.0)
+        f = Federation(1, local_steps=1, rounds=1, tasks=2)
+        data = simulate(problem, Drift(), f, SpecialC(0.1, prox=0.3), seeds=1)
+        first, second = problem.sequence(2)
+        w1 = first.optimum_eigen + (1 - 0.1 * first.eigenvalues) * problem.start
+        stepped = w1 - 0.1 * second.eigenvalues * (w1 - second.optimum_eigen)
+        local = (stepped + 2 * 0.3 * w1) / (1 + 2 * 0.3)
+        moved = 0.5 * (local - w1)
+        assert float(data["moved_sq"][0, 1, 1]) == pytest.approx(float(moved @ moved), rel=1e-12)
+
+    def test_special_c_rests_where_its_spring_says(self) -> None:
+        problem = Quadratic(dim=3, mu=1, L=4, w0=0.5, task_shift=9.0)
+        f = Federation(1, local_steps=1, rounds=3000, tasks=2)
+        data = expect(problem, Drift(), f, SpecialC(0.05, prox=0.01, decay=False))
+        first, second = problem.sequence(2)
+        lam, spring = second.eigenvalues, 2 * 0.01 / 0.05
+        rest = (lam * second.optimum_eigen + spring * first.optimum_eigen) / (lam + spring)
+        loss = 0.5 * lam @ (rest - second.optimum_eigen) ** 2
+        np.testing.assert_allclose(data["excess_loss"][1, -1], loss, rtol=1e-8)
+
+    def test_scaffold_rests_at_the_optimum_with_some_clients_a_round(self) -> None:
+        """S < N, Hessians of their own, no noise: the shares of the controls have to be right."""
+        problem, f = Quadratic(dim=3, mu=1, L=4, w0=0.5), Federation(4, 2, local_steps=4, rounds=1500)
+        drift = Drift(client=1.0, client_slope=0.05)
+        clients = draw_clients(problem, drift, f, seed=2)
+        data = simulate(problem, drift, f, Scaffold(0.05), seeds=1, clients=clients)
+        h = problem.eigenvalues * (1 + clients.slope)
+        optimum = -clients.delta.mean(axis=0) / h.mean(axis=0)
+        assert float(data["distance_sq"][0, -1]) == pytest.approx(float(optimum @ optimum), rel=1e-6)
+
+    def test_pooled_and_dealt_rounds(self) -> None:
+        """Two of three given clients, K = 2, no noise, all three cohorts: pooled by the mean Hessian, dealt apart."""
+        problem, drift = Quadratic(dim=2, mu=1, L=3, w0=0.5), Drift(client=1.0, client_slope=0.1)
+        base = Federation(3, 2, local_steps=2, rounds=1)
+        clients = draw_clients(problem, drift, base, seed=5)
+        lam = problem.eigenvalues
+
+        def ends(f: Federation) -> set[float]:
+            data = simulate(problem, drift, f, FedAvg(0.1), seeds=60, clients=clients)
+            return set(np.round(data["distance_sq"].values[:, 1], 12))
+
+        def after(pairs: list[tuple[np.ndarray, np.ndarray]]) -> float:
+            moved = []
+            for slope, delta in pairs:
+                e = problem.start
+                for _ in range(2):
+                    e = e - 0.1 * (lam * (1 + slope) * e + delta)
+                moved.append(e)
+            return float(np.round((np.mean(moved, axis=0) ** 2).sum(), 12))
+
+        pooled, dealt = set(), set()
+        for i, j in ((0, 1), (0, 2), (1, 2)):
+            s, d = clients.slope[[i, j]], clients.delta[[i, j]]
+            pooled.add(after([(s.mean(axis=0), d.mean(axis=0))] * 2))
+            apart = [np.sqrt(2) * (x - x.mean(axis=0)) for x in (s, d)]
+            dealt.add(after([(apart[0][k], apart[1][k]) for k in range(2)]))
+        assert ends(dataclasses.replace(base, cohort="pooled")) == pooled
+        assert ends(dataclasses.replace(base, cohort="dealt")) == dealt
+
+    def test_bounded_noise_has_two_values(self) -> None:
+        problem = dataclasses.replace(self.problem, gradient_bound=100.0)
+        f = Federation(1, local_steps=1, rounds=1)
+        jumps = []
+        for seed in range(20):
+            path = one_path((problem, Drift(noise=3.0), f, FedAvg(0.1)), seed)
+            jumps.append(path[1] - (1 - 0.1 * self.problem.eigenvalues) * path[0])
+        np.testing.assert_allclose(np.abs(jumps), 0.1, rtol=1e-9)
+
+    def test_moved_sq_of_sampled_clients_by_enumeration(self) -> None:
+        """Task 2 from a random start: Cov(e_t, e_0) takes the mean gain, for every sequence of samples of 1 of 2."""
+        problem, drift = Quadratic(dim=1, mu=1, L=2, w0=0.5, task_shift=4.0), Drift(client=1.0, client_slope=0.3)
+        f = Federation(2, 1, local_steps=1, rounds=2, tasks=2)
+        clients = [draw_clients(problem, drift, f, seed=3, task=k) for k in (1, 2)]
+        exact = expect(problem, drift, f, FedAvg(0.2), clients=clients)["moved_sq"].values
+        tasks = problem.sequence(2)
+        total = np.zeros((2, 3))
+        for who in product(range(2), repeat=4):
+            w = problem.w0_eigen
+            for k in range(2):
+                lam, star, begin = tasks[k].eigenvalues, tasks[k].optimum_eigen, w
+                for t in range(2):
+                    i = who[2 * k + t]
+                    w = w - 0.2 * (lam * (1 + clients[k].slope[i]) * (w - star) + clients[k].delta[i])
+                    total[k, t + 1] += float(((w - begin) ** 2).sum()) / 16
+        np.testing.assert_allclose(exact, total, rtol=1e-10)
+
+    def test_stability_of_special_against_its_closed_form(self) -> None:
+        """One step, task 2 alone: |1 - server_lr lr L| / (1 + prox) < 1, so lr < (2 + prox) / L; task 1 has 2 / L."""
+        problem, f = Quadratic(dim=2, mu=1, L=4, spectrum="linspace"), Federation(1, local_steps=1, tasks=2)
+        from nqm.tune import _stability_limit
+
+        assert _stability_limit(problem, f, Special(0.1, prox=0.4, decay=False), 2) == pytest.approx(2.4 / 4)
+        assert nqm.stability_limit(problem, f, Special(0.1, prox=0.4, decay=False)) == pytest.approx(2 / 4)
+
+
+class TestMemory:
+    """What C-FLAG's clients keep, and the terms that judge it."""
+
+    problem = Quadratic(dim=3, mu=1, L=4, w0=0.5, task_shift=3.0)
+
+    def plans(self, method: nqm.Method, tasks: int = 3, **kwargs) -> list[Plan]:
+        f = Federation(2, local_steps=2, rounds=3, tasks=tasks, samples=4, **kwargs)
+        return Plan.of_tasks(Experiment(self.problem, FINITE, f, method))
+
+    def test_it_is_drawn_from_all_of_the_past_without_replacement(self) -> None:
+        plan = self.plans(CFlag(0.02, memory=4))[2]
+        kept = [finite.kept(plan, s, i, 4) for s in range(300) for i in range(2)]
+        assert all(len(set(k)) == 4 for k in kept)
+        early = np.mean([task == 0 for k in kept for task, _ in k])
+        assert abs(early - 0.5) < 4.5 * 0.5 / np.sqrt(4 * len(kept))
+
+    def test_samples_and_looks_differ_between_tasks_and_clients(self) -> None:
+        plan = self.plans(FedTrack(0.02))[0]
+        one, two = (finite.client(plan, self.problem, 0, task, 0) for task in (0, 1))
+        assert np.abs(one.offset - two.offset).min() > 1e-6
+        round_ = finite.FiniteRound(plan, 0, 1, np.zeros(3), [], [], [])
+        looks = [[tuple(round_.draws(i)) for i in range(12)]]
+        assert len(set(looks[0])) > 4
+
+    def test_lemma_1_is_an_identity_up_to_curvature(self) -> None:
+        """One client, f quadratic: f(w') - f(w) = -alpha <grad f, f'> - <grad f, step> + quadratic form, term by term.
+
+        Gamma + B - alpha(1 - L alpha/2)||grad f||^2 + L alpha^2/2 ||b||^2 exceeds f(w') - f(w) by exactly
+        1/2 sum (L - h) move^2, with h the past's own curvatures: signs and factors of both terms have to be right.
+        """
+        L, alpha = 9.0, 0.03
+        f = Federation(1, local_steps=2, rounds=6, tasks=2, samples=4)
+        method = CFlag(0.02, memory=2, memory_lr=alpha, L=L)
+        plans = Plan.of_tasks(Experiment(self.problem, FINITE, f, method))
+        w = self.problem.from_eigen(self.problem.w0_eigen)
+        for plan in plans:
+            points = list(Path(plan, 3).points(w))
+            w = points[-1][0]
+        past = finite.client(plans[1], self.problem.sequence(2)[0], 3, 0, 0)
+        h, delta = past.curvature.mean(axis=0), past.offset.mean(axis=0)
+        kept = finite.kept(plans[1], 3, 0, 2)
+        star = self.problem.sequence(2)[0].optimum_eigen
+        for (w0, _), (w1, trace) in pairwise(points):
+            e0, e1 = self.problem.to_eigen(w0) - star, self.problem.to_eigen(w1) - star
+            gradient = h * e0 + delta
+            memory = np.mean([past.curvature[j] * e0 + past.offset[j] for _, j in kept], axis=0)
+            bias, move = memory - gradient, e1 - e0
+            change = 0.5 * h @ (e1**2 - e0**2) + delta @ move
+            bound = -alpha * (1 - L * alpha / 2) * gradient @ gradient + L * alpha**2 / 2 * bias @ bias
+            bound += trace["overfitting"] + trace["forgetting"]
+            assert bound - change == pytest.approx(0.5 * (L - h) @ move**2, rel=1e-9)
+
+    def test_adaptive_rates_of_one_round(self) -> None:
+        """Table 1: transference is shortened by N in the worst case, interference lengthens the memory's step."""
+        average = CFlag(0.02, memory=2, adapt="average", L=12.0)
+        worst = dataclasses.replace(average, adapt="worst")
+        r = finite.FiniteRound(self.plans(average)[1], 0, 1, np.zeros(3), [None] * 2, [], [])  # type: ignore[list-item]
+        a = np.array([1.0, 2.0, 0.5])
+        assert average.rates(r, 1.0, a, 3.0)[1] == pytest.approx(2 * worst.rates(r, 1.0, a, 3.0)[1])
+        assert worst.rates(r, 1.0, a, 3.0)[1] == pytest.approx((1 - 12 * 0.01) * 3.0 / (12 * (a @ a)))
+        assert average.rates(r, 4.0, a, -3.0)[0] == pytest.approx(0.01 + 0.02 * 3.0 / 4.0)
+
+    def test_the_smoothness_that_is_not_given_is_the_tasks_largest(self) -> None:
+        assert CFlag(0.02, memory=2).smoothness(4.0) == 4.0
+        plan = self.plans(CFlag(0.02, memory=2))[1]
+        r = finite.FiniteRound(plan, 0, 1, np.zeros(3), [], [], [])
+        assert r.largest == pytest.approx(plan.experiment.problem.eigenvalues.max())
 
 
 class TestKalman:
