@@ -32,6 +32,7 @@ MODULES = (
     "plots.cfl_table3",
     "plots.cfl_weights",
     "plots.tight",
+    "plots.rates",
     "plots.special_figure2",
     "plots.special_figure3",
     "plots.special_figure4",
@@ -43,6 +44,7 @@ MODULES = (
     "plots.cflag_heterogeneity",
     "plots.cflag_forgetting",
     "plots.cflag_scale",
+    "plots.rates",
 )
 
 Progress = Callable[[str], None]

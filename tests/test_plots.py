@@ -24,6 +24,7 @@ from plots.cfl_conclusions import (
 )
 from plots.cfl_nqm import CHOICES, METHODS, SETTINGS, Choices, experiment
 from plots.style import LOOKS, styled
+from theory import rates
 
 SMALL = Choices(dim=6, clients=5, local_steps=3, rounds=12, paths=4)
 
@@ -62,6 +63,7 @@ class TestRegistry:
             "special": {"fig-2", "fig-3", "fig-4", "lemma-4.9"},
             "cflag": {"fig-3", "fig-4", "fig-5"},
             "tight": {"contraction"},
+            "rates": {"summary", *rates.registry()},
         }
         found = [e.id for e in registry.find("figure")]
         assert len(found) == len(set(found))
