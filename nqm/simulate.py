@@ -54,10 +54,12 @@ def simulate(
     names = _seeds(seeds)
     given = [clients] if isinstance(clients, Clients) else clients
     experiment = Experiment(problem, drift, federation, method)
-    plans = Plan.of_tasks(experiment, None if given is None else list(given))
-    plan, tasks, points = plans[0], federation.tasks, federation.rounds + 1
-    size = len(names) * tasks * points * 8 * (plan.rows + 5)
+    tasks, points = federation.tasks, federation.rounds + 1
+    kept = 8 + (1 + tasks if tasks > 1 else 0) + len(method.traces) + federation.slots * len(method.client_traces)
+    size = 8 * tasks * (len(names) * points * kept + 4 * tasks * problem.dim)
     memory(size, f"{len(names)} seeds of {tasks * federation.rounds} rounds", "lower seeds, tasks or rounds")
+    plans = Plan.of_tasks(experiment, None if given is None else list(given))
+    plan = plans[0]
     data = 16 * federation.slots * federation.samples * max(problem.dim, compiled.LANES) * tasks
     memory(data, f"{federation.samples} samples a client", "lower samples, clients or tasks")
     effort = len(names) * tasks * compiled.work(plan, engine == "collapsed")

@@ -72,6 +72,7 @@ class Entry:
 
     expected: the picture to expect, in words. runtime: roughly, on two cores.
     measure: ``measure(progress)`` returns the data. show: turns them into a matplotlib figure or a `Grid`.
+    on_request: made only when asked for by its id, not with all the others.
     """
 
     kind: str
@@ -82,6 +83,7 @@ class Entry:
     runtime: str
     measure: Callable[..., Any]
     show: Callable[[Any], Any]
+    on_request: bool = False
 
     @property
     def command(self) -> str:
@@ -95,7 +97,7 @@ class Entry:
 _entries: dict[tuple[str, str], Entry] = {}
 
 
-def _register(kind: str, id: str, show: Callable[[Any], Any], **words: str) -> Callable[[Callable], Callable]:
+def _register(kind: str, id: str, show: Callable[[Any], Any], **words: Any) -> Callable[[Callable], Callable]:
     def keep(measure: Callable) -> Callable:
         _entries[kind, id] = Entry(kind=kind, id=id, measure=measure, show=show, **words)
         return measure
@@ -104,10 +106,18 @@ def _register(kind: str, id: str, show: Callable[[Any], Any], **words: str) -> C
 
 
 def figure(
-    id: str, *, draw: Callable[[Any], Any], paper: str, title: str, expected: str, runtime: str
+    id: str,
+    *,
+    draw: Callable[[Any], Any],
+    paper: str,
+    title: str,
+    expected: str,
+    runtime: str,
+    on_request: bool = False,
 ) -> Callable[[Callable], Callable]:
     """Register the function that measures figure ``id``; ``draw`` turns its dataset into a figure."""
-    return _register("figure", id, draw, paper=paper, title=title, expected=expected, runtime=runtime)
+    words = {"paper": paper, "title": title, "expected": expected, "runtime": runtime}
+    return _register("figure", id, draw, **words, on_request=on_request)
 
 
 def table(
@@ -125,7 +135,7 @@ def entries(kind: str) -> list[Entry]:
 
 
 def find(kind: str, ids: Iterable[str] = ()) -> list[Entry]:
-    """The entries of these ids, or all when none is given; an unknown id is one line that names the known."""
+    """The entries of these ids, or all but those on request; an unknown id is one line that names the known."""
     known = {entry.id: entry for entry in entries(kind)}
     wanted = list(dict.fromkeys(ids))
     for id in wanted:
@@ -133,7 +143,7 @@ def find(kind: str, ids: Iterable[str] = ()) -> list[Entry]:
             close = difflib.get_close_matches(id, known, n=1)
             hint = f" (did you mean {close[0]}?)" if close else ""
             raise InvalidInput(f"{kind} {id!r}: unknown id{hint}; allowed: {', '.join(known)}")
-    return [known[id] for id in wanted] if wanted else list(known.values())
+    return [known[id] for id in wanted] if wanted else [entry for entry in known.values() if not entry.on_request]
 
 
 def draw(entry: Entry, out: Path, progress: Progress = quiet, store: Store | None = None) -> list[Path]:

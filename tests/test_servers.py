@@ -352,6 +352,28 @@ class TestByHand:
         optimum = -clients.delta.mean(axis=0) / h.mean(axis=0)
         assert float(data["distance_sq"][0, -1]) == pytest.approx(float(optimum @ optimum), rel=1e-6)
 
+    def test_scaffold_with_one_of_two_clients_a_round(self) -> None:
+        """Four rounds by hand, all sixteen sequences of clients: c stays the mean of all controls, S/N of a change."""
+        problem, f = Quadratic(dim=1, mu=1, L=2, w0=0.5), Federation(2, 1, local_steps=2, rounds=4)
+        drift = Drift(client=1.0, client_slope=0.2)
+        clients = draw_clients(problem, drift, f, seed=2)
+        h, delta = problem.eigenvalues * (1 + clients.slope), clients.delta
+        allowed = set()
+        for who in product(range(2), repeat=4):
+            e, c, own = problem.start, np.zeros(1), [np.zeros(1), np.zeros(1)]
+            for i in who:
+                v = e
+                for _ in range(2):
+                    v = v - 0.1 * (h[i] * v + delta[i] - own[i] + c)
+                change = -c + (e - v) / (2 * 0.1)
+                own[i] = own[i] + change
+                c = c + change / 2
+                np.testing.assert_allclose(c, (own[0] + own[1]) / 2)
+                e = v
+            allowed.add(float(np.round(e @ e, 12)))
+        data = simulate(problem, drift, f, Scaffold(0.1), seeds=40, clients=clients)
+        assert set(np.round(data["distance_sq"].values[:, -1], 12)) <= allowed
+
     def test_pooled_and_dealt_rounds(self) -> None:
         """Two of three given clients, K = 2, no noise, all three cohorts: pooled by the mean Hessian, dealt apart."""
         problem, drift = Quadratic(dim=2, mu=1, L=3, w0=0.5), Drift(client=1.0, client_slope=0.1)
@@ -435,8 +457,10 @@ class TestMemory:
 
     def test_samples_and_looks_differ_between_tasks_and_clients(self) -> None:
         plan = self.plans(FedTrack(0.02))[0]
-        one, two = (finite.client(plan, self.problem, 0, task, 0) for task in (0, 1))
-        assert np.abs(one.offset - two.offset).min() > 1e-6
+        one, two = (finite.client(plan, self.problem, 0, task, 0).offset for task in (0, 1))
+        assert (
+            np.abs((one - one.mean(axis=0)) - (two - two.mean(axis=0))).min() > 1e-6
+        )  # without the client's own drift
         round_ = finite.FiniteRound(plan, 0, 1, np.zeros(3), [], [], [])
         looks = [[tuple(round_.draws(i)) for i in range(12)]]
         assert len(set(looks[0])) > 4
@@ -654,6 +678,10 @@ BAD = [
         "problem.task_shift = 2.0: needs a direction with an eigenvalue > 0 in every task",
     ),
     (lambda: draw_clients(SHIFTED, Drift(), Federation(3), task=0), "task = 0"),
+    (
+        lambda: simulate(*parts(Federation(2, rounds=10**5, tasks=10**5), FedAvg(0.1)), seeds=1),
+        "1 seeds of 10000000000 rounds .*lower seeds, tasks or rounds",
+    ),
     (
         lambda: expect(*parts(Federation(4), FedAvg(0.1), Drift(sample=1.0))),
         "drift.sample = 1.0: needs federation.samples",

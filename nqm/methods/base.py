@@ -166,6 +166,8 @@ class Method:
             if getattr(drift, name) != 0:
                 allowed = "must be 0 on a finite sum (federation.samples): its randomness is in its samples"
                 raise fail(f"drift.{name}", getattr(drift, name), allowed)
+        if drift.loss_per_client:
+            raise fail("drift.loss_per_client", True, "must be false on a finite sum (federation.samples)")
         if drift.fresh:
             raise fail("drift.fresh", True, "must be false on a finite sum (federation.samples): samples stay")
 

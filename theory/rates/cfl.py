@@ -107,7 +107,7 @@ def convex_rows(claim: str, sc: str, gc: str, formulas: tuple[Formula, Formula],
     return made
 
 
-LOCAL = World("sc", eps=1e-10, L=100.0, N=10**8, sigma2=1.0)
+LOCAL = World("sc", eps=1e-10, L=100.0, N=10**14, sigma2=1.0)
 QUADRATICS = "Clients with one Hessian have no such term: this is about quadratics only."
 
 

@@ -105,7 +105,7 @@ declare(
 _woodworth = table_rows("FedAvg, Woodworth")
 declare(
     *_woodworth("√c_pB/(K√(με))", STEEP, {"eps": -0.5, "K": -1, "mu": -0.5}),
-    *_woodworth("σ²c_pB/(NKε²)", cfl.NOISE, NOISY | {"eps": -2}, rest=SIGMA),
+    *_woodworth("σ²c_pB/(NKε²)", cfl.NOISE, NOISY | {"eps": -2, "mu": 0}, rest=SIGMA),
     *_woodworth("G/(μ√ε)", CONVENTIONAL, {"eps": -0.5, "G": 1, "mu": -1}, rest=CLIENT, note=CONVENTION),
     *_woodworth("D/(μ√ε)", LARGE, {"eps": -0.5, "D": 1}, rest=DRIFT, note=PUT_IN),
     *_woodworth("σ/(μ√(Kε))", CROWD, {"eps": -0.5, "sigma": 1}, rest=SIGMA, note=cfl.QUADRATICS),

@@ -7,7 +7,7 @@ to hold without end: eps to 0, T, N, K to infinity, drift and noise up, mu to 0.
              exponent is clear of the predicted one by `MARGIN`, free tuning is measured beside it, and at the deep
              end measured is above claimed with constants one
     faster   measured over claimed falls: the rate is loose in that parameter (on these worlds)
-    agrees   neither
+    agrees   neither, and the interval is at most `WIDE` across
     unmeasured  no sweep can say, and the row says why
 """
 
@@ -32,8 +32,10 @@ Array = NDArray[np.float64]
 
 VERDICTS = ("agrees", "faster", "slower", "unmeasured")
 MARGIN = 0.1
+WIDE = 1.0
 DOMINANT = 0.9
 MODULES = ("cfl", "cfl_table", "others")
+PAPERS = ("cfl", "special", "cflag", "fedeve")
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +171,9 @@ def judge(
     above = claimed is None or float(curves[own][-1]) > claimed
     if low > MARGIN and "free" in fits and above:
         return "slower"
-    return "faster" if high < -MARGIN else "agrees"
+    if high < -MARGIN:
+        return "faster"
+    return "agrees" if high - low <= WIDE else "unmeasured"
 
 
 def _excess(found: Fit, predicted: float, towards: str) -> tuple[float, float]:
@@ -206,7 +210,7 @@ def _load() -> None:
 def registry() -> dict[str, list[Rate]]:
     """All rates by claim, in the order of the papers."""
     _load()
-    return _rates
+    return dict(sorted(_rates.items(), key=lambda item: PAPERS.index(item[0].split("/")[0])))
 
 
 def select(ids: Sequence[str] = ()) -> dict[str, list[Rate]]:

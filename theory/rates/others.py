@@ -174,20 +174,23 @@ RESTS = (
 )
 
 
+def two_tasks(rate: float) -> tuple[float, float]:
+    """C-FLAG with α = β = rate and E = 2 on x²/2 (all in memory) and (x − 1)²/2: x' − rest = gain (x − rest)."""
+    lost = 1 - (1 - rate) ** 2  # what two local steps on the current task do
+    return 1 - rate - lost, lost / (rate + lost)
+
+
 def from_current(T: float, tuned: bool = False) -> float:
     """min_t ‖∇h̃(x_t)‖² from the current task's optimum x = 1: the path falls to its point of rest, above ½."""
     rates = np.geomspace(1e-3, 1.0, 31) / 4 if tuned else [1 / 60]
-    best = math.inf
-    for rate in rates:
-        lost = 1 - (1 - rate) ** 2
-        rest = lost / (rate + lost)
-        best = min(best, float((rest + (1 - rest) * (1 - rate - lost) ** T - 0.5) ** 2))
-    return best
+    ends = [(rest, gain) for gain, rest in map(two_tasks, rates)]
+    return min(float((rest + (1 - rest) * gain**T - 0.5) ** 2) for rest, gain in ends)
 
 
 def union_from_current(T: float) -> float:
-    """The same by (67)-(68), whose point of rest is the optimum of h̃."""
-    return float((0.5 * (1 - 1 / 60 - (1 - (1 - 1 / 60) ** 2)) ** T) ** 2)
+    """The same by (67)-(68): a step on h̃ at the server and two local ones. It rests at the optimum of h̃."""
+    gain, _ = two_tasks(1 / 60)
+    return float((0.5 * gain**T) ** 2)
 
 
 TWO_TASKS = "two quadratic tasks of curvature 1 at distance 1, all of the past in memory, E = 2, α = β = 1/(30LE)"

@@ -189,6 +189,8 @@ class Rounds:
 
 def one_round(world: World, lrs: Array, method: str = "fedavg") -> Rounds:
     """A round of FedAvg, SGD, or CFL where it has no memory (D = 0, or F = D), for every learning rate."""
+    if world.clients == "returning" and world.G2 + world.F2 > 0:
+        raise InvalidInput("clients = 'returning': drift that stays with them (G2, F2) has no closed form")
     w = replace(world, F2=0.0, R2=0.0)  # drift of new clients is independent between rounds, however it is made up
     kind = nqm.SGD if method == "sgd" else nqm.FedAvg
     methods: list[nqm.Method] = [kind(float(lr)) for lr in lrs]
