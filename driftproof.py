@@ -286,7 +286,7 @@ def figures(
     chosen = registry.find("figure", ids or ())
     console = _console()
     if listed:
-        return _show_entries(console, chosen if ids else registry.entries("figure"))
+        return _show_entries(console, chosen)
     _check_folder(out)
     store = _store(out, fresh)
     made, kept = [], 0

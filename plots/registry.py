@@ -72,7 +72,6 @@ class Entry:
 
     expected: the picture to expect, in words. runtime: roughly, on two cores.
     measure: ``measure(progress)`` returns the data. show: turns them into a matplotlib figure or a `Grid`.
-    on_request: made only when asked for by its id, not with all the others.
     """
 
     kind: str
@@ -83,7 +82,6 @@ class Entry:
     runtime: str
     measure: Callable[..., Any]
     show: Callable[[Any], Any]
-    on_request: bool = False
 
     @property
     def command(self) -> str:
@@ -97,7 +95,7 @@ class Entry:
 _entries: dict[tuple[str, str], Entry] = {}
 
 
-def _register(kind: str, id: str, show: Callable[[Any], Any], **words: Any) -> Callable[[Callable], Callable]:
+def _register(kind: str, id: str, show: Callable[[Any], Any], **words: str) -> Callable[[Callable], Callable]:
     def keep(measure: Callable) -> Callable:
         _entries[kind, id] = Entry(kind=kind, id=id, measure=measure, show=show, **words)
         return measure
@@ -106,18 +104,10 @@ def _register(kind: str, id: str, show: Callable[[Any], Any], **words: Any) -> C
 
 
 def figure(
-    id: str,
-    *,
-    draw: Callable[[Any], Any],
-    paper: str,
-    title: str,
-    expected: str,
-    runtime: str,
-    on_request: bool = False,
+    id: str, *, draw: Callable[[Any], Any], paper: str, title: str, expected: str, runtime: str
 ) -> Callable[[Callable], Callable]:
     """Register the function that measures figure ``id``; ``draw`` turns its dataset into a figure."""
-    words = {"paper": paper, "title": title, "expected": expected, "runtime": runtime}
-    return _register("figure", id, draw, **words, on_request=on_request)
+    return _register("figure", id, draw, paper=paper, title=title, expected=expected, runtime=runtime)
 
 
 def table(
@@ -135,7 +125,7 @@ def entries(kind: str) -> list[Entry]:
 
 
 def find(kind: str, ids: Iterable[str] = ()) -> list[Entry]:
-    """The entries of these ids, or all but those on request; an unknown id is one line that names the known."""
+    """The entries of these ids, or all when none is given; an unknown id is one line that names the known."""
     known = {entry.id: entry for entry in entries(kind)}
     wanted = list(dict.fromkeys(ids))
     for id in wanted:
@@ -143,7 +133,7 @@ def find(kind: str, ids: Iterable[str] = ()) -> list[Entry]:
             close = difflib.get_close_matches(id, known, n=1)
             hint = f" (did you mean {close[0]}?)" if close else ""
             raise InvalidInput(f"{kind} {id!r}: unknown id{hint}; allowed: {', '.join(known)}")
-    return [known[id] for id in wanted] if wanted else [entry for entry in known.values() if not entry.on_request]
+    return [known[id] for id in wanted] if wanted else list(known.values())
 
 
 def draw(entry: Entry, out: Path, progress: Progress = quiet, store: Store | None = None) -> list[Path]:
@@ -183,25 +173,29 @@ def tabulate(entry: Entry, out: Path, progress: Progress = quiet, store: Store |
 
 
 def make_all(chosen: Sequence[Entry], out: Path, store: Store, jobs: int, progress: Progress = quiet) -> dict[str, Any]:
-    """Draw and tabulate entries, ``jobs`` at a time, each in a process of its own; the tables' data by id."""
-    left = [entry for entry in chosen if not is_made(entry, out, store)]
+    """Draw and tabulate entries, ``jobs`` modules at a time in processes of their own; the tables' data by id.
+
+    Entries of one module share what they measure, so they stay together; the module with most of them goes first.
+    """
+    left: dict[str, list[Entry]] = {}
+    for entry in chosen:
+        if not is_made(entry, out, store):
+            left.setdefault(entry.measure.__module__, []).append(entry)
     if jobs > 1 and len(left) > 1:
-        names = {(entry.kind, entry.id): entry.id for entry in left}
+        groups = sorted(left.values(), key=len, reverse=True)
         with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-            futures = {pool.submit(_make, *name, out, store): name for name in names}
-            for future in as_completed(futures):
+            futures = [pool.submit(_make, [(e.kind, e.id) for e in group], out, store) for group in groups]
+            for done, future in enumerate(as_completed(futures), 1):
                 future.result()
-                del names[futures[future]]
-                progress(
-                    f"{len(left) - len(names)} of {len(left)} made; next: {', '.join(list(names.values())[:jobs])}"
-                )
+                progress(f"{done} of {len(groups)} groups of figures made")
         store = Store(store.folder)  # what the processes have just made is known by now
     return {entry.id: made for entry in chosen if (made := _make_entry(entry, out, store, progress)) is not None}
 
 
-def _make(kind: str, id: str, out: Path, store: Store) -> None:
-    """One entry, in a process that knows nothing yet."""
-    _make_entry(find(kind, [id])[0], out, store)
+def _make(names: Sequence[tuple[str, str]], out: Path, store: Store) -> None:
+    """Some entries, in a process that knows nothing yet."""
+    for kind, id in names:
+        _make_entry(find(kind, [id])[0], out, store)
 
 
 def _make_entry(entry: Entry, out: Path, store: Store, progress: Progress = quiet) -> Any:

@@ -48,9 +48,15 @@ def table_3():
 
 @pytest.fixture(scope="module")
 def reproduced(tmp_path_factory):
-    """The folder that ``driftproof reproduce`` leaves, at full size, and what it printed."""
+    """The folder that ``driftproof reproduce`` leaves of cfl, at full size, and what it printed.
+
+    The figures of the other papers are made at reduced size by tests of their own.
+    """
     out = tmp_path_factory.mktemp("reproduced") / "out"
-    result = CliRunner().invoke(driftproof.app, ["reproduce", "--out", str(out)])
+    everything = registry.entries
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "entries", lambda kind: [e for e in everything(kind) if e.id.startswith("cfl/")])
+        result = CliRunner().invoke(driftproof.app, ["reproduce", "--out", str(out)])
     assert result.exit_code == 0, result.output
     return out, result
 
@@ -302,7 +308,7 @@ class Links(HTMLParser):
 class TestReproduce:
     def test_files(self, reproduced):
         out, _ = reproduced
-        for name in (e.id for e in registry.find("figure")):
+        for name in (e.id for e in registry.find("figure") if e.id.startswith("cfl/")):
             for suffix, magic in ((".png", b"\x89PNG"), (".pdf", b"%PDF"), (".nc", b"\x89HDF")):
                 assert (out / f"{name}{suffix}").read_bytes().startswith(magic)
         assert nqm.load(out / "cfl/fig-2.nc").sizes["round"] == CHOICES.rounds + 1

@@ -203,7 +203,6 @@ declare(
     row(
         "cflag/lemma-3", "60L Δ_h̃/T, by (67)-(68)", "T", -1, up(50), "min ‖∇h̃‖²", union_from_current, None,
         TWO_TASKS, formula=lambda T: 60 * 0.125 / T, still=lambda T: 0.25,
-        computation=lambda T: gradient_after(1.0, 0.25, 2 * T),
         note="The method that the proof is about; strongly convex quadratics converge geometrically.",
     ),
     Rate(

@@ -174,11 +174,12 @@ class Rounds:
             away = gone / self.decay  # 1 + rho + ... + rho^(T-1)
             mean_kept = np.where(T == 0, 1.0, np.where(np.isinf(T), 0.0, away / T))
             noise = np.where(self.added > 0, self.added * away, 0.0)
-            moment = (1 - gone) * self.start**2 + noise
+            kept = np.where(T == 0, 1.0, np.exp(T * pace))  # not 1 - gone, which has no digits left at the end
+            moment = kept * self.start**2 + noise
             mean = mean_kept * self.start**2 + np.where(self.added > 0, self.added / self.decay * (1 - mean_kept), 0.0)
             if self.shift.any():  # the mean moves to a point of rest of its own
                 rest = self.shift / self.taken
-                moment = (rest + np.sqrt(1 - gone) * (self.start - rest)) ** 2 + noise
+                moment = (rest + np.sqrt(kept) * (self.start - rest)) ** 2 + noise
         return moment, mean
 
     def error(self, T: Array, mean: bool = False) -> Array:
