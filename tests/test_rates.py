@@ -267,6 +267,14 @@ class TestRounds:
         T = math.ceil(found.rounds)
         assert mean(T) <= w.eps < mean(T - 1)
 
+    def test_few_rounds_that_have_not_left_the_start_do_not_count(self):
+        """From a start below eps the mean rises first: the count is from where on it stays below."""
+        w = World("nc", eps=1e-2, L=0.4, gap=1e-4, D2=1.0)
+        found = rounds_to(w, tuning="prescribed")
+        alone = one_round(w, np.array([1 / w.L]))
+        assert alone.error(np.array([1.0]), mean=True)[0] < w.eps
+        assert found.rounds > 1000
+
     def test_a_grid_that_misses_the_optimum_is_widened_and_says_so(self):
         found = rounds_to(World("sc", eps=1e-8, sigma2=1.0))
         assert found.widened > 0
@@ -325,6 +333,12 @@ class TestLimits:
             step = u / (u + s)
             u = (1 - step) ** 2 * u + step**2 * s
             assert float(limits.least_error(w, T)) == pytest.approx(u, rel=1e-12)  # two directions, half each
+
+    def test_a_shared_part_is_drawn_once_a_client(self):
+        """F = D: histories do not help, and the bound is that of N T draws."""
+        shared, fresh = World("sc", D2=1.0, F2=1.0, N=2), World("sc", D2=1.0, N=2)
+        assert float(limits.least_error(shared, 50, True)) == pytest.approx(float(limits.least_error(fresh, 50, False)))
+        assert float(limits.least_error(fresh, 50, True)) < float(limits.least_error(fresh, 50, False)) / 10
 
     def test_chebyshev_and_nemirovski_are_attained(self):
         """The polynomials that attain the bounds, on a fine grid of curvatures."""

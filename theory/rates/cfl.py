@@ -266,8 +266,9 @@ declare(
         method="cfl", note=SHARED,
     ),
     *rows(
-        "cfl/thm-4.7", "cfl/thm-4.7-sc", "all terms, F² = D²/2, R = 0", HALF, {"eps": -0.5},
-        formula=cfl(strongly, True), rest={"D2": 0.0, "F2": 0.0}, method="cfl", note="B.5's lower-order terms granted.",
+        "cfl/thm-4.7", "cfl/thm-4.7-sc", "all, F² = D²/2", HALF, {"eps": -0.5},
+        formula=cfl(strongly, True), rest={"D2": 0.0, "F2": 0.0}, method="cfl",
+        note="R = 0, φ = 0; B.5's lower-order terms granted.",
     ),
     *rows(
         "cfl/thm-4.7", "cfl/thm-4.7-gc", "all terms, F = D", FLAT_EQUAL, {"eps": -1, "F": 0, "N": 0},

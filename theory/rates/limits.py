@@ -6,7 +6,8 @@ directions. In a direction of curvature lambda that places w* up to v = V/lambda
 with variance h, the Bayes risk is h v/(h + v) for E(w - w*)^2, for any method whatsoever; as h grows it tends to the
 minimax risk v. A linear method has the same bound from every single start with (w_0 - w*)^2 = h: its output is
 a (w_0 - w*) + (1 - a) (mean of errors), and a^2 h + (1 - a)^2 v is least at that value. New clients who bring the
-history of t rounds each make it N T (T + 1)/2 draws of time drift.
+history of t rounds each make it N T (T + 1)/2 draws of time drift; the part F^2 that a client's rounds have in common
+is still drawn only N T times.
 
 Computation. After n = K T exact gradients, w - w* = p(A)(w_0 - w*) with p(0) = 1 of degree n. Over all quadratics with
 spectrum in [mu, L], mu H/2 / T_n((L + mu)/(L - mu))^2 bounds the excess loss from below (Chebyshev), and for mu = 0
@@ -31,10 +32,11 @@ Array = NDArray[np.float64]
 def least_error(world: World, T: ArrayLike, histories: bool = False) -> Array:
     """The information bound on the world's error after T rounds."""
     w, rounds = world, np.asarray(T, dtype=float)[..., None]
-    new = w.G2 if w.clients == "new" else 0.0
+    kept = w.F2 if w.clients == "new" else 0.0  # what a client's rounds share; of returning ones it is left out
+    new, moves = (w.G2 + kept if w.clients == "new" else 0.0), w.D2 - w.F2
     with np.errstate(divide="ignore", invalid="ignore"):
-        V = (new + w.sigma2 / w.K) / (w.N * rounds) + w.D2 / (w.N * rounds * ((rounds + 1) / 2 if histories else 1))
-        v = w.share * np.where(new + w.sigma2 + w.D2 > 0, V, np.where(rounds > 0, 0.0, np.inf)) / w.curvatures**2
+        V = (new + w.sigma2 / w.K) / (w.N * rounds) + moves / (w.N * rounds * ((rounds + 1) / 2 if histories else 1))
+        v = w.share * np.where(new + w.sigma2 + moves > 0, V, np.where(rounds > 0, 0.0, np.inf)) / w.curvatures**2
         mean = np.where(np.isinf(v), w.start2, w.start2 * v / (w.start2 + v))
     risk = mean * (w.curvatures**2 if w.part == "nc" else w.curvatures / 2)
     return np.asarray(risk.max(axis=-1) if w.part == "gc" else risk.sum(axis=-1))
